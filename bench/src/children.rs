@@ -149,6 +149,7 @@ fn config(mock: SocketAddr, store: Store<'_>) -> String {
          [upstreams.chat]\nkind = \"chat\"\nbase_url = \"http://{mock}/v1\"\napi_key = \"upstream-key\"\nmodels = [{models}]\n\n\
          [upstreams.resp]\nkind = \"responses\"\nbase_url = \"http://{mock}/v1\"\napi_key = \"upstream-key\"\nmodels = [{models}]\n\n\
          [upstreams.anth]\nkind = \"anthropic\"\nbase_url = \"http://{mock}/v1\"\napi_key = \"upstream-key\"\nmodels = [{models}]\n\n\
+         [assistant]\nmodel = \"chat/plain\"\n\n\
          [limits]\nmax_in_flight = 4096\n"
     )
 }

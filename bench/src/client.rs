@@ -1,6 +1,8 @@
 //! One client connection and what it sends: a Responses request whose answer is read to its end and checked.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
@@ -9,13 +11,13 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpStream;
 
 use crate::answers::TOKENS;
-use crate::requests::{self, Keeping, Scenario};
+use crate::requests::{self, Keeping, Scenario, Wire};
 use crate::sse::SseCount;
 
 /// The key that every request carries.
@@ -29,17 +31,34 @@ const PATIENCE: Duration = Duration::from_secs(90);
 pub(crate) struct Job {
     address: SocketAddr,
     authorization: String,
+    wire: Wire,
     body: Bytes,
     streamed: bool,
+    /// Sessions of the strict contract that no turn has used yet; each request takes one.
+    sessions: Arc<Mutex<Vec<String>>>,
 }
+
+/// Counts the users of the assistant: each of its requests comes from a new one, so that none waits for another's turn
+/// and no history grows during a measurement.
+static USERS: AtomicU64 = AtomicU64::new(0);
 
 impl Job {
     pub(crate) fn new(address: SocketAddr, prefix: &str, scenario: Scenario) -> Self {
         Self {
             address,
             authorization: format!("Bearer {KEY}"),
+            wire: Wire::Responses,
             body: scenario.body(prefix, Keeping::Unstored),
             streamed: scenario.streamed(),
+            sessions: Arc::default(),
+        }
+    }
+
+    /// The same question on another wire.
+    pub(crate) fn on(self, wire: Wire) -> Self {
+        match wire {
+            Wire::Responses => self,
+            Wire::Assistant | Wire::Execute => Self { wire, body: wire.body(), ..self },
         }
     }
 
@@ -59,15 +78,29 @@ impl Job {
     }
 
     fn request(&self) -> anyhow::Result<Request<Full<Bytes>>> {
-        Request::builder()
+        let (user, body) = match self.wire {
+            Wire::Responses => (None, self.body.clone()),
+            Wire::Assistant => (Some(format!("user-{}", USERS.fetch_add(1, Ordering::Relaxed))), self.body.clone()),
+            Wire::Execute => {
+                let session = self.sessions.lock().unwrap_or_else(PoisonError::into_inner).pop();
+                (None, requests::execute_body(&session.context("all opened sessions are used")?))
+            }
+        };
+        self.post(self.wire.path(), user.as_deref(), body)
+    }
+
+    fn post(&self, path: &str, user: Option<&str>, body: Bytes) -> anyhow::Result<Request<Full<Bytes>>> {
+        let mut request = Request::builder()
             .method(Method::POST)
-            .uri("/v1/responses")
+            .uri(path)
             .header(HOST, self.address.to_string())
             .header(AUTHORIZATION, &self.authorization)
             .header(CONTENT_TYPE, "application/json")
-            .header(ACCEPT, if self.streamed { "text/event-stream" } else { "application/json" })
-            .body(Full::new(self.body.clone()))
-            .context("building the request")
+            .header(ACCEPT, if self.streamed { "text/event-stream" } else { "application/json" });
+        if let Some(user) = user {
+            request = request.header("x-amalgam-user", user);
+        }
+        request.body(Full::new(body)).context("building the request")
     }
 }
 
@@ -94,11 +127,27 @@ impl Connection {
         Ok(Self { sender })
     }
 
-    /// Sends a request and returns its answer once the head has come with a 200.
+    /// Sends a request and returns its answer once a head has come that tells of success.
     pub(crate) async fn send(&mut self, job: &Job) -> anyhow::Result<Response<Incoming>> {
+        self.send_request(job.request()?).await
+    }
+
+    /// Opens sessions of the strict contract for the requests of a job.
+    pub(crate) async fn open_sessions(&mut self, job: &Job, count: usize) -> anyhow::Result<()> {
+        for _ in 0..count {
+            let request = job.post("/api/agent/sessions", None, Bytes::from_static(b"{}"))?;
+            let answer = self.send_request(request).await?.into_body().collect().await?.to_bytes();
+            let answer: Value = serde_json::from_slice(&answer).context("the session is no JSON")?;
+            let id = answer["SessionId"].as_str().context("the session has no id")?;
+            job.sessions.lock().unwrap_or_else(PoisonError::into_inner).push(id.to_owned());
+        }
+        Ok(())
+    }
+
+    async fn send_request(&mut self, request: Request<Full<Bytes>>) -> anyhow::Result<Response<Incoming>> {
         self.sender.ready().await.context("the server closed the connection")?;
-        let response = self.sender.send_request(job.request()?).await.context("sending the request")?;
-        if response.status() == StatusCode::OK {
+        let response = self.sender.send_request(request).await.context("sending the request")?;
+        if response.status().is_success() {
             return Ok(response);
         }
         let status = response.status();

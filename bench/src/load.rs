@@ -8,12 +8,12 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use tokio::task::JoinSet;
 
 use crate::args::Args;
 use crate::client::{Connection, Exchange, Job};
-use crate::requests::{Keeping, Scenario};
+use crate::requests::{Keeping, Scenario, Wire};
 use crate::stats;
 
 /// What a load brought back.
@@ -85,6 +85,18 @@ impl Clients {
         }
         let connections = opening.join_all().await.into_iter().collect::<Result<_, _>>()?;
         Ok(Self { connections })
+    }
+
+    /// Opens sessions of the strict contract for the requests of `job`.
+    pub(crate) async fn open_sessions(&mut self, job: &Job, count: usize) -> anyhow::Result<()> {
+        let share = count / self.connections.len().max(1) + 1;
+        let mut opening = JoinSet::new();
+        for mut connection in std::mem::take(&mut self.connections) {
+            let job = job.clone();
+            opening.spawn(async move { connection.open_sessions(&job, share).await.map(|()| connection) });
+        }
+        self.connections = opening.join_all().await.into_iter().collect::<Result<_, _>>()?;
+        Ok(())
     }
 
     /// The connections themselves, for an open loop.
@@ -175,9 +187,15 @@ pub(crate) async fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let rate: Option<u32> = args.value("--rate")?;
     let keeping = if args.flag("--stored") { Keeping::Stored } else { Keeping::Unstored };
     let key: Option<String> = args.value("--key")?;
+    let wire = match args.value::<String>("--wire")?.as_deref() {
+        None | Some("responses") => Wire::Responses,
+        Some("assistant") => Wire::Assistant,
+        Some("execute") => Wire::Execute,
+        Some(other) => bail!("--wire: `{other}` is none of responses, assistant and execute"),
+    };
     args.finish()?;
     let duration = Duration::try_from_secs_f64(seconds).context("--seconds")?;
-    let mut job = Job::kept(address, &prefix, scenario, keeping);
+    let mut job = Job::kept(address, &prefix, scenario, keeping).on(wire);
     if let Some(key) = &key {
         job = job.with_key(key);
     }
@@ -187,6 +205,9 @@ pub(crate) async fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         Some(rate) => open_loop(&job, rate, duration, Vec::new()).await,
         None => {
             let mut clients = Clients::open(&job, connections).await?;
+            if wire == Wire::Execute {
+                clients.open_sessions(&job, (seconds * 10_000.0) as usize).await?;
+            }
             clients.closed_loop(&job, Until::Elapsed(duration), Duration::ZERO).await
         }
     };

@@ -29,7 +29,7 @@ use crate::args::Args;
 use crate::children::{Scratch, Server, Store};
 use crate::client::Job;
 use crate::postgres::Database;
-use crate::requests::{Keeping, Scenario};
+use crate::requests::{Keeping, Scenario, Wire};
 
 pub(crate) struct Options {
     amalgam: PathBuf,
@@ -99,17 +99,18 @@ struct Route {
     prefix: &'static str,
     pid: u32,
     keeping: Keeping,
+    wire: Wire,
     /// The database that the server uses beside its own process.
     database: Option<Arc<Database>>,
 }
 
 impl Route {
     fn unstored(label: &'static str, address: SocketAddr, prefix: &'static str, pid: u32) -> Self {
-        Self { label, address, prefix, pid, keeping: Keeping::Unstored, database: None }
+        Self { label, address, prefix, pid, keeping: Keeping::Unstored, wire: Wire::Responses, database: None }
     }
 
     fn job(&self, scenario: Scenario) -> Job {
-        Job::kept(self.address, self.prefix, scenario, self.keeping)
+        Job::kept(self.address, self.prefix, scenario, self.keeping).on(self.wire)
     }
 }
 

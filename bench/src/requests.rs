@@ -26,6 +26,38 @@ pub(crate) enum Keeping {
     Stored,
 }
 
+/// An API of the server that takes a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wire {
+    /// `/v1/responses`
+    Responses,
+    /// `/api/v2/ai-agent`
+    Assistant,
+    /// `/api/agent`
+    Execute,
+}
+
+impl Wire {
+    pub(crate) fn path(self) -> &'static str {
+        match self {
+            Self::Responses => "/v1/responses",
+            Self::Assistant => "/api/v2/ai-agent/respond/",
+            Self::Execute => "/api/agent/execute",
+        }
+    }
+
+    /// What a request says, where it does not depend on a session.
+    pub(crate) fn body(self) -> Bytes {
+        Bytes::from(format!(r#"{{"message":{}}}"#, quoted(QUESTION)))
+    }
+}
+
+/// The first turn of a session of the strict contract.
+pub(crate) fn execute_body(session: &str) -> Bytes {
+    let (session, question) = (quoted(session), quoted(QUESTION));
+    Bytes::from(format!(r#"{{"SessionId":{session},"TurnId":"turn-1","Instruction":{question}}}"#))
+}
+
 impl Scenario {
     pub(crate) fn streamed(self) -> bool {
         match self {
@@ -98,8 +130,10 @@ patches.\n- Run the tests after every change and quote the line that failed, e.g
 
 const TOOLS: &str = r#"[{"type":"function","name":"read_file","description":"Reads a file and returns its lines with numbers.","strict":true,"parameters":{"type":"object","properties":{"path":{"type":"string","description":"Path relative to the workspace"},"first_line":{"type":["integer","null"]},"last_line":{"type":["integer","null"]}},"required":["path","first_line","last_line"],"additionalProperties":false}},{"type":"function","name":"run_command","description":"Runs a shell command and returns its output.","strict":false,"parameters":{"type":"object","properties":{"command":{"type":"array","items":{"type":"string"}},"workdir":{"type":"string"},"timeout_ms":{"type":"integer","minimum":1}},"required":["command"]}},{"type":"function","name":"apply_patch","description":"Applies a patch in the \"unified\" format.","strict":true,"parameters":{"type":"object","properties":{"patch":{"type":"string"}},"required":["patch"],"additionalProperties":false}},{"type":"function","name":"search","description":"Finds lines that match a regular expression.","strict":false,"parameters":{"type":"object","properties":{"pattern":{"type":"string"},"glob":{"type":"string"},"limit":{"type":"integer","default":50}},"required":["pattern"]}}]"#;
 
+const QUESTION: &str = "What does a gateway cost compared with a proxy?";
+
 fn question() -> String {
-    let text = quoted("What does a gateway cost compared with a proxy?");
+    let text = quoted(QUESTION);
     format!(r#"[{{"type":"message","role":"user","content":[{{"type":"input_text","text":{text}}}]}}]"#)
 }
 

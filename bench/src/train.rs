@@ -14,7 +14,7 @@ use crate::children::{Scratch, Server, Store};
 use crate::client::{Connection, Job};
 use crate::load::{Clients, Until};
 use crate::postgres::Database;
-use crate::requests::{Keeping, Scenario};
+use crate::requests::{Keeping, Scenario, Wire};
 
 const CONNECTIONS: usize = 16;
 /// How many requests each connection makes.
@@ -58,6 +58,16 @@ impl Trainee {
             }
             let mut caller = Connection::open(&Job::chained(server.address, prefix, None)).await?;
             caller.turns(server.address, prefix, None, CHAIN_TURNS).await.context("a chain")?;
+        }
+        for wire in [Wire::Assistant, Wire::Execute] {
+            let job = Job::new(server.address, "", Scenario::Plain).on(wire);
+            let mut clients = Clients::open(&job, CONNECTIONS).await?;
+            let requests = 200_u16;
+            if wire == Wire::Execute {
+                clients.open_sessions(&job, CONNECTIONS * usize::from(requests)).await?;
+            }
+            let tally = clients.closed_loop(&job, Until::Requests(requests.into()), Duration::ZERO).await.checked()?;
+            eprintln!("train: {wire:?}: {} requests", tally.requests);
         }
         // Counts are written at the end of a process that ends in order.
         server.stop().await

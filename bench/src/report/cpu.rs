@@ -7,7 +7,7 @@ use anyhow::Context;
 use super::{Options, Plan, Route, Subject, progress};
 use crate::load::{Clients, Until};
 use crate::process::CpuSnapshot;
-use crate::requests::Scenario;
+use crate::requests::{Scenario, Wire};
 use crate::stats;
 
 /// One scenario on all routes.
@@ -64,7 +64,7 @@ pub(super) fn unstored(options: &Options) -> [Measured; 4] {
     [
         measured(Scenario::Plain, "plain", 1.5),
         measured(Scenario::Large, "100 KB request", 2.0),
-        measured(Scenario::Burst, "100-token streams in bursts", 0.5),
+        measured(Scenario::Burst, "100-token streams in bursts", 0.6),
         measured(Scenario::Paced, "streams paced at 50 tokens/s", 1.3),
     ]
 }
@@ -108,9 +108,13 @@ struct Sample {
 
 async fn sample(plan: &Plan, route: &Route, scenario: Scenario) -> anyhow::Result<Sample> {
     let job = route.job(scenario);
-    let warm_up = if scenario == Scenario::Paced { Scenario::Burst } else { scenario };
-    let warm_up = route.job(warm_up);
+    let warm_up = if scenario == Scenario::Paced { route.job(Scenario::Burst) } else { job.clone() };
     let mut clients = Clients::open(&job, plan.connections).await?;
+    if route.wire == Wire::Execute {
+        // More than a round can use.
+        let sessions = plan.connections * 3 + usize::try_from(plan.round.as_millis()).unwrap_or(usize::MAX) * 10;
+        clients.open_sessions(&job, sessions).await?;
+    }
     clients.closed_loop(&warm_up, Until::Requests(3), Duration::ZERO).await.checked()?;
 
     let database_before = route.database.as_ref().and_then(|database| database.cpu());

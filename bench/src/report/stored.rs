@@ -15,11 +15,14 @@ use crate::children::{Server, Store};
 use crate::client::Job;
 use crate::load::{Clients, Until};
 use crate::postgres::Database;
-use crate::requests::{Keeping, Scenario};
+use crate::requests::{Keeping, Scenario, Wire};
 use crate::stats;
 
 /// Over the same requests unstored, at 500 requests a second; for a disk that flushes in a fraction of it.
 pub(super) const ADDED_P99_TARGET_MS: f64 = 2.0;
+
+/// A stored turn of another wire, relative to the same turn on `/v1/responses`.
+const WIRES_TARGET: f64 = 1.5;
 
 const RATE: [Traffic; 1] = [Traffic { name: "plain, 500/s", scenario: Scenario::Plain, rate: 500 }];
 
@@ -29,6 +32,8 @@ pub(super) struct StoredRows {
     /// What a commit waits for.
     pub(super) durability: String,
     pub(super) cpu: Vec<CpuRow>,
+    /// Stored turns of the other wires, relative to those of `/v1/responses`.
+    pub(super) wires: CpuRow,
     pub(super) latency: Vec<LatencyRow>,
     pub(super) chain: Vec<ChainRow>,
     pub(super) sizes: Vec<SizeRow>,
@@ -49,7 +54,7 @@ pub(super) struct Findings {
 impl Findings {
     pub(super) fn missed(&self) -> impl Iterator<Item = String> {
         // Times depend on the disk and on whoever else uses it, so that only CPU is judged.
-        self.engines.iter().flat_map(|rows| &rows.cpu).flat_map(CpuRow::missed)
+        self.engines.iter().flat_map(|rows| rows.cpu.iter().chain([&rows.wires])).flat_map(CpuRow::missed)
     }
 }
 
@@ -69,7 +74,7 @@ async fn on_sqlite(stage: &Stage<'_>, raw: &Route, started_at: Instant) -> anyho
     let engine = "SQLite";
     let server = stage.start_stored(Store::File("stored")).await?;
     let routes = routes(raw, &server, None);
-    let (cpu, latency, chain) = figures(stage, engine, 3.0, &routes, started_at).await?;
+    let Figures { cpu, wires, latency, chain } = figures(stage, engine, 4.0, &routes, started_at).await?;
     drop(server);
 
     let mut sizes = Vec::new();
@@ -82,7 +87,8 @@ async fn on_sqlite(stage: &Stage<'_>, raw: &Route, started_at: Instant) -> anyho
         let bytes = fs::metadata(&file).with_context(|| format!("looking at {}", file.display()))?.len();
         sizes.push(SizeRow { scenario: name, bytes_per_response: bytes as f64 / f64::from(responses) });
     }
-    Ok(StoredRows { engine, durability: "flushed by SQLite at every commit".to_owned(), cpu, latency, chain, sizes })
+    let durability = "flushed by SQLite at every commit".to_owned();
+    Ok(StoredRows { engine, durability, cpu, wires, latency, chain, sizes })
 }
 
 async fn on_postgres(
@@ -96,7 +102,7 @@ async fn on_postgres(
     let server = stage.start_stored(Store::Url(&database.url)).await?;
     let database = std::sync::Arc::new(database);
     let routes = routes(raw, &server, Some(&database));
-    let (cpu, latency, chain) = figures(stage, engine, 4.0, &routes, started_at).await?;
+    let Figures { cpu, wires, latency, chain } = figures(stage, engine, 4.0, &routes, started_at).await?;
 
     let mut sizes = Vec::new();
     for (scenario, name, _) in SIZES {
@@ -105,7 +111,7 @@ async fn on_postgres(
         let grown = database.bytes()?.saturating_sub(before);
         sizes.push(SizeRow { scenario: name, bytes_per_response: grown as f64 / f64::from(responses) });
     }
-    Ok(StoredRows { engine, durability, cpu, latency, chain, sizes })
+    Ok(StoredRows { engine, durability, cpu, wires, latency, chain, sizes })
 }
 
 /// The pass-through, and both ways through one server: without its store and with it.
@@ -116,9 +122,18 @@ fn routes(raw: &Route, server: &Server, database: Option<&std::sync::Arc<Databas
         prefix: "chat/",
         pid: server.pid(),
         keeping,
+        wire: Wire::Responses,
         database: database.filter(|_| keeping == Keeping::Stored).cloned(),
     };
     [raw.clone(), through("unstored", Keeping::Unstored), through("stored", Keeping::Stored)]
+}
+
+/// What is measured on one server.
+struct Figures {
+    cpu: Vec<CpuRow>,
+    wires: CpuRow,
+    latency: Vec<LatencyRow>,
+    chain: Vec<ChainRow>,
 }
 
 async fn figures(
@@ -127,7 +142,7 @@ async fn figures(
     target: f64,
     routes: &[Route; 3],
     started_at: Instant,
-) -> anyhow::Result<(Vec<CpuRow>, Vec<LatencyRow>, Vec<ChainRow>)> {
+) -> anyhow::Result<Figures> {
     let plan = &stage.options.plan;
     let [_, unstored, stored] = routes;
     for scenario in [Scenario::Plain, Scenario::Burst] {
@@ -139,9 +154,17 @@ async fn figures(
     ];
     progress(started_at, &format!("stored on {engine}"));
     let cpu = cpu::measure(plan, routes, &scenarios, Some("stored"), started_at).await?;
+    let other = |label, wire| Route { label, wire, ..stored.clone() };
+    let wires = [
+        Route { label: "/v1/responses", ..stored.clone() },
+        other("assistant", Wire::Assistant),
+        other("execute", Wire::Execute),
+    ];
+    let plain = [Measured { scenario: Scenario::Plain, name: "a stored turn", target: Some(WIRES_TARGET) }];
+    let wires = cpu::measure(plan, &wires, &plain, None, started_at).await?.pop().context("no wire was measured")?;
     let latency = latency::measure(plan, unstored, std::slice::from_ref(stored), &RATE, started_at).await?;
     let chain = chain::measure(stage, plan, engine, stored, started_at).await?;
-    Ok((cpu, latency, chain))
+    Ok(Figures { cpu, wires, latency, chain })
 }
 
 const SIZES: [(Scenario, &str, &str); 2] =

@@ -76,6 +76,29 @@ pub(crate) struct ConfigArgs {
     data: Option<PathBuf>,
 }
 
+/// Arguments of commands that work on the store and can print JSON.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct StoreArgs {
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The same for commands on one tenant.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct TenantArgs {
+    /// Tenant id
+    #[arg(long = "tenant", value_name = "ID", visible_alias = "company-id")]
+    pub(crate) tenant_id: i64,
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 impl From<ConfigArgs> for Flags {
     fn from(args: ConfigArgs) -> Self {
         Self { config: args.config, listen: args.listen, data: args.data }

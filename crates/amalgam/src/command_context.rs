@@ -4,17 +4,17 @@ use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use amalgam_core::{Clock as _, Operator, Rights, Scope, Store, TenantState};
-use amalgam_server::Pepper;
+use amalgam_app::administration::{Administration, keys::Pepper, tenant_scope};
+use amalgam_core::{Clock as _, Fault, FaultKind, Rights, Scope, Store, TenantState};
 use anyhow::{Context as _, bail};
 
-use crate::cli::ConfigArgs;
+use crate::cli::{ConfigArgs, TenantArgs};
 use crate::config::{Config, Sources};
 use crate::storage::{self, OpenStore, StorePurpose};
 use crate::terminal::print_stderr;
 use crate::wire_up::{self, SystemClock};
 
-/// The user that records name for changes by a command.
+/// The user recorded for changes by a command.
 const NAME: &str = "operator";
 
 /// The context of a command, on the server's machine or on one that reaches its database.
@@ -24,13 +24,12 @@ pub(crate) struct CommandContext {
 }
 
 impl CommandContext {
-    /// Reads the configuration and opens its store, to change something. A store that does not exist yet is created, and
-    /// its schema is brought up to date.
+    /// Reads the configuration and opens its store for writing. Creates a missing store, and migrates its schema.
     pub(crate) async fn open(args: ConfigArgs) -> anyhow::Result<Self> {
         Self::with(configuration(args)?, StorePurpose::Command).await
     }
 
-    /// The same for commands that only read: nothing is created or migrated, and standard error names the store.
+    /// Opens the store for commands that only read: nothing is created or migrated, and standard error names the store.
     pub(crate) async fn open_read_only(args: ConfigArgs) -> anyhow::Result<Self> {
         let config = configuration(args)?;
         if !storage::exists(&config.store, config.pool).await? {
@@ -38,6 +37,20 @@ impl CommandContext {
         }
         print_stderr(format_args!("store: {}", config.store));
         Self::with(config, StorePurpose::ReadOnly).await
+    }
+
+    /// Opens the store to change something of a tenant, with the scope of its administrator.
+    pub(crate) async fn open_tenant(args: &TenantArgs) -> anyhow::Result<(Self, Scope)> {
+        let context = Self::open(args.config.clone()).await?;
+        let scope = context.administrator(args.tenant_id).await?;
+        Ok((context, scope))
+    }
+
+    /// The same to read only.
+    pub(crate) async fn read_tenant(args: &TenantArgs) -> anyhow::Result<(Self, Scope)> {
+        let context = Self::open_read_only(args.config.clone()).await?;
+        let scope = context.administrator(args.tenant_id).await?;
+        Ok((context, scope))
     }
 
     async fn with(config: Config, purpose: StorePurpose) -> anyhow::Result<Self> {
@@ -53,18 +66,18 @@ impl CommandContext {
         Ok(Pepper::of(&*self.store, &wire_up::sealer(&self.config)?).await?)
     }
 
-    /// A scope with the rights of a tenant's administrator.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "access to the configuration and the store authenticates the operator"
-    )]
-    pub(crate) async fn administrator(&self, tenant_id: i64) -> anyhow::Result<Scope> {
-        let tenant = self.store.tenant(Operator::of_this_process(), tenant_id).await?;
-        let tenant = tenant.with_context(|| format!("there is no tenant {tenant_id}"))?;
-        Ok(Scope::authenticated(tenant.id, NAME, tenant.state, Rights::ADMIN))
+    /// The services of the administration that need only the store.
+    pub(crate) fn administration(&self) -> Administration<'_> {
+        Administration { store: &*self.store, now_ms: now_ms() }
     }
 
-    /// A scope with the operator's rights, outside of any tenant.
+    /// A scope with the rights of a tenant's administrator.
+    pub(crate) async fn administrator(&self, tenant_id: i64) -> anyhow::Result<Scope> {
+        let scope = tenant_scope(&*self.store, &self.operator(), Some(tenant_id)).await;
+        reworded(scope, FaultKind::NotFound, || format!("there is no tenant {tenant_id}"))
+    }
+
+    /// A scope with the operator's rights, outside any tenant.
     #[expect(
         clippy::disallowed_methods,
         reason = "access to the configuration and the store authenticates the operator"
@@ -72,6 +85,15 @@ impl CommandContext {
     pub(crate) fn operator(&self) -> Scope {
         Scope::authenticated(0, NAME, TenantState::Stored, Rights::OPERATOR)
     }
+}
+
+/// Replaces the message of a fault of this kind by the command's own.
+pub(crate) fn reworded<T>(
+    result: Result<T, Fault>,
+    kind: FaultKind,
+    words: impl FnOnce() -> String,
+) -> anyhow::Result<T> {
+    result.map_err(|fault| if fault.kind == kind { anyhow::anyhow!(words()) } else { fault.into() })
 }
 
 /// Reads the configuration. Only `serve` and `check` print its warnings.

@@ -1,8 +1,8 @@
 //! The configuration: typed, complete, checked as a whole before anything starts.
 //!
-//! Layers are flags over environment over file over defaults. `schema` is the one list of keys; `assemble` turns what
-//! was set into the types below; `checks` validates rules across keys. Only this part of the program reads the
-//! environment.
+//! Layers are flags over environment over file over defaults. `schema` defines the keys; `assemble` turns the
+//! configured values into the types below; `checks` validates rules across keys. Only this part of the program reads
+//! the environment.
 
 mod assemble;
 mod assistant;
@@ -33,16 +33,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use amalgam_core::assistant::settings::AgentSettings as AssistantSettings;
-use amalgam_models::Proxies;
-use amalgam_server::Network;
+use amalgam_assistant::settings::AgentSettings as AssistantSettings;
+use amalgam_core::{Network, TenantState};
+use amalgam_execute::{envelope::Casing, request::UnknownFields};
+use amalgam_models::{ConfiguredModel, Proxies, UpstreamKind};
 use amalgam_tools::Allowed;
 use secrecy::SecretString;
 
-pub(crate) use choices::{
-    Casing, Choice, Dialect, ImageUrls, KeepTranscripts, Kind, LogFormat, Modality, ReplayReasoning, State,
-    StructuredOutput, SystemRole, ToolCalls, UnknownFields,
-};
+pub(crate) use choices::{Choice, ImageUrls, KeepTranscripts, Kind, LogFormat, Modality};
 pub(crate) use fault::{Fault, Faults, Origin};
 pub(crate) use reader::{DisplayedValue, Setting};
 pub(crate) use secret::Secret;
@@ -57,9 +55,9 @@ pub(crate) struct Config {
     pub(crate) file: Option<PathBuf>,
     pub(crate) data: PathBuf,
     pub(crate) log: Log,
-    /// What stored and handed-out values are sealed with.
+    /// The key that seals values.
     pub(crate) secret_key: Option<SecretString>,
-    /// A key with every right, of the tenant with id 1.
+    /// A key with all rights, for the tenant with id 1.
     pub(crate) bootstrap_key: Option<SecretString>,
     pub(crate) server: Server,
     pub(crate) store: StoreUrl,
@@ -68,20 +66,20 @@ pub(crate) struct Config {
     pub(crate) retention: Retention,
     /// At least one.
     pub(crate) tenants: Vec<Tenant>,
-    /// At least one; in the order in which they are asked whether they serve a model.
+    /// At least one; in the order of precedence for models that several serve.
     pub(crate) upstreams: Vec<Upstream>,
-    /// What stands between this machine and its upstreams.
+    /// The proxies between this machine and its upstreams.
     pub(crate) proxies: Proxies,
-    pub(crate) models: Vec<Model>,
+    pub(crate) models: Vec<ConfiguredModel>,
     pub(crate) mcp: Vec<Mcp>,
     pub(crate) execute: Execute,
     pub(crate) limits: Limits,
     pub(crate) egress: Egress,
-    /// What is set about the assistants of all tenants.
+    /// The settings of the assistants of all tenants.
     pub(crate) assistant: AssistantSettings,
-    /// Whether upstreams were configured, rather than the built-in demo standing in for them.
+    /// Whether upstreams are configured; if not, the built-in demo is used.
     pub(crate) has_upstreams: bool,
-    /// `[assistant] model`. Where `AI_AGENT_MODEL` is not set, `assistant` has it too.
+    /// `[assistant] model`. Also in `assistant`, unless `AI_AGENT_MODEL` is set.
     pub(crate) assistant_model: Option<String>,
     /// Whether tenant 1 of an empty store gets the sample assistant.
     pub(crate) seed_demo: bool,
@@ -93,7 +91,7 @@ pub(crate) struct LoadedConfig {
     pub(crate) config: Config,
     /// Every effective value with its origin.
     pub(crate) settings: Vec<Setting>,
-    /// What works, and is probably not what was meant.
+    /// Settings that work but are probably not intended.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -106,13 +104,13 @@ pub(crate) struct Log {
 #[derive(Debug, Clone)]
 pub(crate) struct Server {
     pub(crate) listen: SocketAddr,
-    /// Where the administration is, when other machines reach `listen`.
+    /// The address of the administration, if other machines can reach `listen`.
     pub(crate) admin_listen: SocketAddr,
-    /// Where people reach the server, without a slash at the end. None: where it listens.
+    /// The public URL, without a trailing slash. None: the listening address.
     pub(crate) public_url: Option<String>,
-    /// Other origins whose web pages may call.
+    /// Other origins whose web pages may call the server.
     pub(crate) allowed_origins: Vec<String>,
-    /// Who is believed about where requests come from.
+    /// The proxies whose `X-Forwarded-For` is trusted.
     pub(crate) trusted_proxies: Vec<Network>,
     pub(crate) max_connections: usize,
     pub(crate) max_connections_per_address: usize,
@@ -123,11 +121,11 @@ pub(crate) struct Server {
     pub(crate) drain_timeout: Duration,
 }
 
-/// How a database that is a server is used.
+/// The connection pool of a database server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pool {
     pub(crate) connections: usize,
-    /// The time for one statement.
+    /// The timeout of a statement.
     pub(crate) timeout: Duration,
 }
 
@@ -135,10 +133,10 @@ pub(crate) struct Pool {
 pub(crate) struct Tenant {
     pub(crate) name: String,
     pub(crate) id: i64,
-    /// None: whatever the store has.
-    pub(crate) state: Option<State>,
+    /// None: as stored.
+    pub(crate) state: Option<TenantState>,
     pub(crate) keys: Vec<SecretString>,
-    /// Whether it is configured, or the built-in default.
+    /// Whether it is configured, rather than the built-in default.
     pub(crate) declared: bool,
 }
 
@@ -146,7 +144,7 @@ pub(crate) struct Tenant {
 #[derive(Debug, Clone)]
 pub(crate) struct Jwt {
     pub(crate) secret: Option<SecretString>,
-    pub(crate) jwks: Option<KeySetAt>,
+    pub(crate) jwks: Option<KeySetLocation>,
     pub(crate) tenant_claim: String,
     /// None: any.
     pub(crate) issuer: Option<String>,
@@ -155,17 +153,17 @@ pub(crate) struct Jwt {
     pub(crate) max_lifetime: Duration,
 }
 
-/// Where the keys of an issuer are.
+/// The location of an issuer's keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum KeySetAt {
+pub(crate) enum KeySetLocation {
     File(PathBuf),
     Url(String),
 }
 
-/// How long things are kept.
+/// How long data is stored.
 #[derive(Debug, Clone)]
 pub(crate) struct Retention {
-    /// None: for ever.
+    /// None: without limit.
     pub(crate) responses: Option<Duration>,
     pub(crate) events: Duration,
     pub(crate) transcripts: Duration,
@@ -175,44 +173,21 @@ pub(crate) struct Retention {
 #[derive(Debug, Clone)]
 pub(crate) struct Upstream {
     pub(crate) name: String,
-    pub(crate) speaks: UpstreamProtocol,
-}
-
-/// The API of an upstream, with the settings of its kind.
-#[derive(Debug, Clone)]
-pub(crate) enum UpstreamProtocol {
-    Responses {
-        remote: Remote,
-        dialect: Dialect,
-        keeps_state: bool,
-    },
-    Chat {
-        remote: Remote,
-        tool_calls: ToolCalls,
-        system_role: SystemRole,
-        stream_usage: bool,
-        replay_reasoning: ReplayReasoning,
-    },
-    Anthropic {
-        remote: Remote,
-        anthropic_version: String,
-        max_output_tokens: u32,
-        structured_output: StructuredOutput,
-    },
-    Demo {
-        pace: Duration,
-    },
+    /// Its API, with the settings of its kind.
+    pub(crate) kind: UpstreamKind,
+    /// How it is reached; none for the built-in demo.
+    pub(crate) remote: Option<Remote>,
 }
 
 /// An upstream that is reached over the network.
 #[derive(Debug, Clone)]
 pub(crate) struct Remote {
-    /// `http` or `https`, host and path; no slash at the end, no query, no user.
+    /// `http` or `https`, host and path; no trailing slash, no query, no user.
     pub(crate) base_url: String,
     pub(crate) api_key: Option<Secret>,
     /// Names in lower case.
     pub(crate) headers: BTreeMap<String, Secret>,
-    /// Empty: the upstream is asked.
+    /// Empty: the upstream's own list.
     pub(crate) models: Vec<String>,
     pub(crate) connect_timeout: Duration,
     pub(crate) first_byte_timeout: Duration,
@@ -222,22 +197,6 @@ pub(crate) struct Remote {
     pub(crate) retries: u32,
     pub(crate) image_urls: ImageUrls,
     pub(crate) history_recovery: bool,
-}
-
-/// A name that clients may ask for.
-#[derive(Debug, Clone)]
-pub(crate) struct Model {
-    pub(crate) name: String,
-    /// An upstream that exists.
-    pub(crate) upstream: String,
-    /// What the upstream is asked for.
-    pub(crate) model: String,
-    pub(crate) fallback: Vec<String>,
-    pub(crate) context_window: Option<u32>,
-    pub(crate) max_output_tokens: Option<u32>,
-    pub(crate) modalities: Vec<Modality>,
-    pub(crate) tools: bool,
-    pub(crate) structured_output: bool,
 }
 
 /// An MCP server whose tools turns may use.
@@ -281,7 +240,7 @@ pub(crate) struct Limits {
     pub(crate) string_bytes: u64,
     pub(crate) file_bytes: u64,
     pub(crate) files_bytes_per_tenant: u64,
-    /// None: as much as the machine has room for.
+    /// None: derived from the machine's memory.
     pub(crate) request_bytes_total: Option<u64>,
     pub(crate) remembered_bytes: u64,
     pub(crate) max_queued: usize,
@@ -291,7 +250,7 @@ pub(crate) struct Limits {
     pub(crate) tool_calls_at_once: u32,
     pub(crate) parallel_tools: usize,
     pub(crate) tool_output_bytes: u64,
-    /// None: any number.
+    /// None: no limit.
     pub(crate) turn_tokens: Option<u32>,
     pub(crate) approval_deadline: Duration,
 }
@@ -302,53 +261,34 @@ pub(crate) struct Egress {
 }
 
 impl Config {
-    /// Lays the sources over each other and checks the result; tells everything that is wrong at once.
+    /// Merges the sources and checks the result; reports all faults at once.
     pub(crate) fn load(sources: &Sources) -> Result<LoadedConfig, Faults> {
         assemble::load(sources)
     }
 
-    /// Whether callers need a key or a token. Without one only loopback is served, and every caller is the one tenant.
+    /// Whether callers need a key or a token. Without one only loopback is served, and every caller acts for the one
+    /// tenant.
     pub(crate) fn needs_key(&self) -> bool {
         self.bootstrap_key.is_some() || self.jwt.is_some() || self.tenants.iter().any(|tenant| !tenant.keys.is_empty())
     }
 
-    /// Whether only this machine reaches the server.
+    /// Whether only this machine can reach the server.
     pub(crate) fn is_local(&self) -> bool {
         self.server.listen.ip().to_canonical().is_loopback()
     }
 
-    /// Where the master keys are, unless the environment holds them.
+    /// The file with the master keys, unless the environment has them.
     pub(crate) fn key_file(&self) -> PathBuf {
         self.data.join("secret.key")
     }
 }
 
 impl Mcp {
-    /// A variable that has a secret of the server, and is not set: the server cannot be used.
+    /// The unset variable that should hold a secret of the server; without it the server cannot run.
     pub(crate) fn missing(&self) -> Option<&str> {
         match &self.reached {
             McpTransport::Process { env, .. } => env.values().find_map(Secret::missing),
             McpTransport::Http { authorization, .. } => authorization.as_ref().and_then(Secret::missing),
-        }
-    }
-}
-
-impl Upstream {
-    pub(crate) fn kind(&self) -> Kind {
-        match self.speaks {
-            UpstreamProtocol::Responses { .. } => Kind::Responses,
-            UpstreamProtocol::Chat { .. } => Kind::Chat,
-            UpstreamProtocol::Anthropic { .. } => Kind::Anthropic,
-            UpstreamProtocol::Demo { .. } => Kind::Demo,
-        }
-    }
-
-    pub(crate) fn remote(&self) -> Option<&Remote> {
-        match &self.speaks {
-            UpstreamProtocol::Responses { remote, .. }
-            | UpstreamProtocol::Chat { remote, .. }
-            | UpstreamProtocol::Anthropic { remote, .. } => Some(remote),
-            UpstreamProtocol::Demo { .. } => None,
         }
     }
 }

@@ -19,8 +19,8 @@ pub(crate) fn init(log: &Log) -> anyhow::Result<()> {
     .context("starting the log")
 }
 
-/// Whether a filter can be read. `EnvFilter` takes a single word that is no level for the name of a target and then logs
-/// next to nothing; here such a word has to be one of our crates.
+/// Whether a filter is valid. `EnvFilter` interprets a single unknown word as a target and then logs next to nothing;
+/// here such a word has to be one of this project's crates.
 pub(crate) fn can_read(filter: &str) -> bool {
     let is_known = |directive: &str| {
         let is_level = directive.parse::<LevelFilter>().is_ok();

@@ -1,21 +1,23 @@
 //! The memory limit of the machine or container.
+//!
+//! Linux has it in files. On other systems they do not exist, and the most is used, as on a large machine.
 
 use std::{fs, path::Path};
 
-/// The share of its memory that requests may hold, and the most of it.
+/// The fraction of the memory that requests may use, and its maximum.
 const SHARE: u64 = 4;
 const MOST: u64 = 1 << 30;
-/// The least, where little can be found out or little is there: one request with images fits into it.
-const LEAST: u64 = 64 << 20;
+/// The minimum, if little memory is available or its size is unknown: one request with images fits.
+const MIN_BYTES: u64 = 64 << 20;
 
-/// How many bytes requests may hold where the configuration says nothing.
+/// The default memory budget of requests, in bytes.
 pub(crate) fn request_bytes() -> u64 {
     let known = [memory_of_machine(&read("/proc/meminfo")), memory_of_container(Path::new("/sys/fs/cgroup"))];
     share(known.into_iter().flatten().min())
 }
 
 fn share(memory: Option<u64>) -> u64 {
-    memory.map_or(MOST, |memory| memory / SHARE).clamp(LEAST, MOST)
+    memory.map_or(MOST, |memory| memory / SHARE).clamp(MIN_BYTES, MOST)
 }
 
 /// `MemTotal:       24682528 kB`
@@ -24,13 +26,13 @@ fn memory_of_machine(meminfo: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The limit of the control group that this process is in, and of those around it.
+/// The limit of this process's control group and its parents.
 fn memory_of_container(root: &Path) -> Option<u64> {
     let groups = read("/proc/self/cgroup");
     groups.lines().filter_map(|line| limit_of_group(root, line)).min()
 }
 
-/// `0::/system.slice/amalgam.service`, or `4:memory:/docker/1234` in the first version.
+/// `0::/system.slice/amalgam.service`, or `4:memory:/docker/1234` in version 1.
 fn limit_of_group(root: &Path, line: &str) -> Option<u64> {
     let mut parts = line.splitn(3, ':').skip(1);
     let (controllers, path) = (parts.next()?, parts.next()?);
@@ -39,7 +41,7 @@ fn limit_of_group(root: &Path, line: &str) -> Option<u64> {
         _ if controllers.split(',').any(|name| name == "memory") => (root.join("memory"), "memory.limit_in_bytes"),
         _ => return None,
     };
-    // A group inside of a container may not be there under its full name; those around it count, too.
+    // Inside a container the group may not exist under its full name; its parents count, too.
     let group = root.join(path.trim_start_matches('/'));
     let around = group.ancestors().take_while(|folder| folder.starts_with(&root));
     around.filter_map(|folder| read(folder.join(file)).trim().parse().ok()).min()
@@ -60,7 +62,7 @@ mod tests {
         assert_eq!(share(Some(24 << 30)), 1 << 30);
         assert_eq!(share(None), 1 << 30);
         assert_eq!(memory_of_machine("MemFree: 1 kB\nMemTotal:        2048 kB\n"), Some(2 << 20));
-        assert!((LEAST..=MOST).contains(&request_bytes()));
+        assert!((MIN_BYTES..=MOST).contains(&request_bytes()));
     }
 
     // right E2

@@ -1,18 +1,15 @@
-//! The Amalgam server: reads the command line, runs one command, and turns its outcome into an exit code.
+//! The Amalgam server: parses the command line, runs one command, and turns its outcome into an exit code.
 //!
-//! 0 all went well, 1 something failed, 2 the command line or the configuration cannot be used.
+//! 0: success; 1: failure; 2: invalid command line or configuration.
 
 mod cli;
 mod cmd;
 mod command_context;
 mod config;
-mod courses;
-mod knowledge;
+mod default_model;
 mod logs;
 mod machine;
-mod model_names;
 mod progress;
-mod seeding;
 mod storage;
 mod table;
 mod tenancy;
@@ -35,7 +32,7 @@ const USAGE: u8 = 2;
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        // Help and version come this way too, with an exit code of their own.
+        // clap reports help and version this way too, with an exit code of their own.
         Err(error) => {
             let _ = error.print();
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE));
@@ -74,7 +71,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Check(args) => runtime()?.block_on(cmd::check::run(args)),
         Command::Doctor(args) => runtime()?.block_on(cmd::doctor::run(args)),
         Command::Completion(args) => cmd::completion::run(args),
-        Command::Openapi => cmd::openapi::run(amalgam_server::openapi()),
+        Command::Openapi => cmd::openapi::run(),
         Command::Version(args) => cmd::version::run(args),
     }
 }

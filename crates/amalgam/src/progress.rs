@@ -3,12 +3,12 @@
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
-/// How often the line is written anew.
+/// The refresh interval of the line.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How wide the bar is.
+/// The width of the bar.
 const WIDTH: usize = 24;
 
-/// One line on a terminal's standard error.
+/// A line on the terminal's standard error.
 pub(crate) struct Progress {
     what: &'static str,
     all: usize,
@@ -18,12 +18,12 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Nothing of `all` is done yet.
+    /// A progress of 0 out of `all`.
     pub(crate) fn of(what: &'static str, all: usize) -> Self {
         Self { what, all, done: 0, drawn: None, shown: io::stderr().is_terminal() }
     }
 
-    /// So many more are done.
+    /// Adds finished work.
     pub(crate) fn add(&mut self, more: usize) {
         self.done = (self.done + more).min(self.all);
         let due = self.drawn.is_none_or(|at| at.elapsed() >= PAUSE) || self.done == self.all;
@@ -35,7 +35,7 @@ impl Progress {
     }
 }
 
-/// Leaves an empty line for what comes next.
+/// Clears the line for the next output.
 impl Drop for Progress {
     fn drop(&mut self) {
         if self.drawn.is_some() {

@@ -3,37 +3,35 @@
 use std::sync::Arc;
 
 use amalgam_core::Store;
-use amalgam_store::{
-    migrate::{MigrationError, MigrationStatus},
-    postgres::{self, Postgres},
-    sqlite::{self, Sqlite},
-};
+use amalgam_store::migrate::{MigrationError, MigrationStatus, Migrations};
+use amalgam_store_postgres::{Postgres, PostgresOpenError, PostgresOptions};
+use amalgam_store_sqlite::{FullDisk, Sqlite, SqliteOpenError, SqliteOptions};
 use anyhow::Context as _;
 use secrecy::ExposeSecret as _;
 
 use crate::config::{Pool, StoreUrl};
 
-/// What a store is opened for.
+/// The purpose of opening a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StorePurpose {
-    /// To serve from it: on SQLite there is one such process.
+    /// To serve from it: SQLite allows one such process.
     Serving,
-    /// For a command that may change something while a server runs.
+    /// For a command that may write while a server runs.
     Command,
-    /// To look, without bringing its schema up to date.
+    /// To read, without migrating its schema.
     ReadOnly,
 }
 
-/// A store that can be used.
+/// An open store.
 pub(crate) struct OpenStore {
     pub(crate) store: Arc<dyn Store>,
-    /// No other process serves from it.
+    /// Whether no other process serves from it.
     pub(crate) alone: bool,
     /// Warnings about the database's durability or access settings.
     pub(crate) warnings: Vec<String>,
 }
 
-/// Opens the store and brings its schema up to date, unless it is only to be looked at.
+/// Opens the store and migrates its schema, unless it is opened read-only.
 pub(crate) async fn open(url: &StoreUrl, pool: Pool, purpose: StorePurpose) -> anyhow::Result<OpenStore> {
     open_either(url, pool, purpose).await.with_context(|| format!("opening the store {url}"))
 }
@@ -42,14 +40,14 @@ async fn open_either(url: &StoreUrl, pool: Pool, purpose: StorePurpose) -> anyho
     match url {
         StoreUrl::Sqlite(path) => {
             let migrations = match purpose {
-                StorePurpose::Serving | StorePurpose::Command => sqlite::Migrations::Run,
-                StorePurpose::ReadOnly => sqlite::Migrations::Require,
+                StorePurpose::Serving | StorePurpose::Command => Migrations::Run,
+                StorePurpose::ReadOnly => Migrations::Require,
             };
             let full_disk = match purpose {
-                StorePurpose::Serving => sqlite::FullDisk::Read,
-                StorePurpose::Command | StorePurpose::ReadOnly => sqlite::FullDisk::Refuse,
+                StorePurpose::Serving => FullDisk::Read,
+                StorePurpose::Command | StorePurpose::ReadOnly => FullDisk::Refuse,
             };
-            let options = sqlite::SqliteOptions { migrations, full_disk, ..sqlite::SqliteOptions::default() };
+            let options = SqliteOptions { migrations, full_disk, ..SqliteOptions::default() };
             let path = path.clone();
             let open = move || Sqlite::open(path, options);
             let store = tokio::task::spawn_blocking(open).await.context("opening the file")??;
@@ -60,10 +58,10 @@ async fn open_either(url: &StoreUrl, pool: Pool, purpose: StorePurpose) -> anyho
         }
         StoreUrl::Postgres(url) => {
             let migrations = match purpose {
-                StorePurpose::Serving | StorePurpose::Command => postgres::Migrations::Run,
-                StorePurpose::ReadOnly => postgres::Migrations::Require,
+                StorePurpose::Serving | StorePurpose::Command => Migrations::Run,
+                StorePurpose::ReadOnly => Migrations::Require,
             };
-            let options = postgres::PostgresOptions { migrations, ..options(pool) };
+            let options = PostgresOptions { migrations, ..options(pool) };
             let store = Postgres::open(url.expose_secret(), options).await?;
             let warnings = store.warnings().to_vec();
             Ok(OpenStore { store: Arc::new(store), alone: false, warnings })
@@ -71,18 +69,18 @@ async fn open_either(url: &StoreUrl, pool: Pool, purpose: StorePurpose) -> anyho
     }
 }
 
-fn options(Pool { connections, timeout }: Pool) -> postgres::PostgresOptions {
+fn options(Pool { connections, timeout }: Pool) -> PostgresOptions {
     let fifth = timeout / 5;
-    postgres::PostgresOptions {
+    PostgresOptions {
         connections,
         wait: 2 * fifth,
         statement: timeout,
         deadline: 8 * fifth,
-        ..postgres::PostgresOptions::default()
+        ..PostgresOptions::default()
     }
 }
 
-/// What the schema of the store has and lacks; changes nothing, and makes no file.
+/// The migrations of the store's schema; changes nothing, and creates no file.
 pub(crate) async fn status(url: &StoreUrl, pool: Pool) -> anyhow::Result<Vec<MigrationStatus>> {
     let status = match url {
         StoreUrl::Sqlite(path) => {
@@ -98,26 +96,26 @@ pub(crate) async fn status(url: &StoreUrl, pool: Pool) -> anyhow::Result<Vec<Mig
     status.with_context(|| format!("inspecting the store {url}"))
 }
 
-/// Whether there is a database with any of our tables; creates nothing.
+/// Whether a database with any of this program's tables exists; creates nothing.
 pub(crate) async fn exists(url: &StoreUrl, pool: Pool) -> anyhow::Result<bool> {
     Ok(status(url, pool).await?.iter().any(|migration| migration.applied))
 }
 
-/// What a look at the store shows.
+/// The status of a store.
 #[derive(Debug)]
 pub(crate) enum StoreStatus {
-    /// There is none yet; the first start makes it.
+    /// The store does not exist yet; the first start creates it.
     Absent,
-    /// Its schema is older than this program; the next start changes it.
-    Behind { pending: usize },
-    /// It can be used.
+    /// The schema is older than this program; the next start migrates it.
+    Outdated { pending: usize },
+    /// The store can be used.
     Ready { version: u32, warnings: Vec<String> },
-    /// It cannot.
+    /// The store cannot be used.
     Unusable(anyhow::Error),
 }
 
-/// Looks at the store; changes nothing, and makes no file. Gives back the store too, where it can be used.
-pub(crate) async fn look(url: &StoreUrl, pool: Pool) -> (StoreStatus, Option<Arc<dyn Store>>) {
+/// Inspects the store; changes nothing, and creates no file. Also returns the store if it can be used.
+pub(crate) async fn inspect(url: &StoreUrl, pool: Pool) -> (StoreStatus, Option<Arc<dyn Store>>) {
     if let StoreUrl::Sqlite(path) = url
         && !path.exists()
     {
@@ -131,9 +129,9 @@ pub(crate) async fn look(url: &StoreUrl, pool: Pool) -> (StoreStatus, Option<Arc
     if pending == status.len() {
         return (StoreStatus::Absent, None);
     }
-    // A schema that does not fit is refused when the store is opened, whatever it lacks.
+    // Opening the store refuses an incompatible schema, whatever migrations are pending.
     if pending > 0 && status.iter().all(|migration| migration.problem.is_none()) {
-        return (StoreStatus::Behind { pending }, None);
+        return (StoreStatus::Outdated { pending }, None);
     }
     match open(url, pool, StorePurpose::ReadOnly).await {
         Ok(OpenStore { store, warnings, .. }) => match store.ping().await {
@@ -147,12 +145,13 @@ pub(crate) async fn look(url: &StoreUrl, pool: Pool) -> (StoreStatus, Option<Arc
     }
 }
 
-/// What to do about a store that cannot be used.
+/// The remedy for a store that cannot be used.
 pub(crate) fn remedy(error: &anyhow::Error) -> &'static str {
-    let sqlite = error.downcast_ref::<sqlite::SqliteOpenError>();
-    let schema = match (sqlite, error.downcast_ref::<postgres::PostgresOpenError>()) {
-        (Some(sqlite::SqliteOpenError::Schema { source, .. }), _)
-        | (_, Some(postgres::PostgresOpenError::Schema(source))) => Some(source),
+    let sqlite = error.downcast_ref::<SqliteOpenError>();
+    let schema = match (sqlite, error.downcast_ref::<PostgresOpenError>()) {
+        (Some(SqliteOpenError::Schema { source, .. }), _) | (_, Some(PostgresOpenError::Schema(source))) => {
+            Some(source)
+        }
         _ => None,
     };
     match schema {
@@ -163,11 +162,11 @@ pub(crate) fn remedy(error: &anyhow::Error) -> &'static str {
             "run the amalgam that this schema is from, or restore a backup; 'amalgam migrate --status' lists the migrations"
         }
         Some(MigrationError::Pending { .. }) => "run 'amalgam migrate'; make a backup first",
-        None if matches!(sqlite, Some(sqlite::SqliteOpenError::RedoLog { .. })) => {
+        None if matches!(sqlite, Some(SqliteOpenError::RedoLog { .. })) => {
             "the redo log of an older version has turns that the database lacks: do what the message says, \
              or see 'Upgrading' in docs/durability.md"
         }
-        None if sqlite.is_some_and(sqlite::SqliteOpenError::is_corrupt) => {
+        None if sqlite.is_some_and(SqliteOpenError::is_corrupt) => {
             "the file is damaged or no SQLite database: stop the server, keep a copy, and restore a backup; without one, \
              'sqlite3 FILE .recover' may save a part, and moving the file away makes the next start begin with an empty store"
         }
@@ -184,10 +183,10 @@ mod tests {
     #[test]
     fn the_usual_settings_are_those_of_the_engine_and_a_longer_time_is_longer_for_all_that_waits() {
         let of = |connections, seconds| options(Pool { connections, timeout: Duration::from_secs(seconds) });
-        let told = |options: postgres::PostgresOptions| {
+        let told = |options: PostgresOptions| {
             (options.connections, options.wait.as_secs(), options.statement.as_secs(), options.deadline.as_secs())
         };
-        assert_eq!(told(of(8, 5)), told(postgres::PostgresOptions::default()));
+        assert_eq!(told(of(8, 5)), told(PostgresOptions::default()));
         assert_eq!(told(of(3, 50)), (3, 20, 50, 80));
     }
 }

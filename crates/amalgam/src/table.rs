@@ -1,4 +1,4 @@
-//! Tables for people: columns as wide as what is in them, times that can be read.
+//! Text tables with aligned columns and readable times.
 
 use jiff::Timestamp;
 
@@ -17,7 +17,7 @@ pub(crate) fn table<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -
     [line(headings)].into_iter().chain(rows).collect::<Vec<_>>().join("\n")
 }
 
-/// A moment as `2026-01-31 12:00` in UTC; a dash for none, and for one that no calendar has.
+/// A time as `2026-01-31 12:00` in UTC; a dash for none or for one out of range.
 pub(crate) fn moment(at_ms: Option<u64>) -> String {
     let Some(at_ms) = at_ms else { return "-".to_owned() };
     let at = i64::try_from(at_ms).ok().and_then(|at_ms| Timestamp::from_millisecond(at_ms).ok());

@@ -1,34 +1,34 @@
 //! Tenants and keys at startup: configured tenants are written to the store, and an empty store gets its first tenant with an
 //! assistant.
 
-use amalgam_core::{
-    Clock, Operator, Rights, Store, StoreError, TenantState,
-    store::{TenantChange, TenantRecord},
+use amalgam_app::administration::{
+    Administration,
+    keys::{ConfiguredKey, IssuedKey, KeyOrder, Pepper, issue},
+    tenants::ConfiguredTenant,
 };
-use amalgam_server::{ConfiguredKey, Issued, KeyOrder, Pepper, issue};
+use amalgam_assistant::catalog::config_seed;
+use amalgam_core::{Clock, Operator, Rights, Store, store::TenantRecord};
 use anyhow::Context as _;
-use tracing::warn;
 
-use crate::config::{Config, State, Tenant};
-use crate::seeding;
+use crate::config::Config;
 
-/// The tenant that the bootstrap key is for, and that callers without a key act for.
+/// The tenant of the bootstrap key, and of callers without a key.
 const FIRST: i64 = 1;
 
-/// What the first tenant is called.
+/// The name of the first tenant.
 const DEMO: &str = "demo";
 
-/// Who is known at the start.
+/// The tenants and keys at startup.
 pub(crate) struct Tenancy {
     /// The keys of the configuration.
     pub(crate) configured: Vec<ConfiguredKey>,
-    /// For whom callers act who need no key.
+    /// The tenant of callers that need no key.
     pub(crate) open: Option<TenantRecord>,
-    /// The key that a new store begins with; to be shown once.
-    pub(crate) first_key: Option<Issued>,
+    /// The first key of a new store, to be shown once.
+    pub(crate) first_key: Option<IssuedKey>,
 }
 
-/// Brings the store in line with the configuration.
+/// Synchronises the store with the configuration.
 pub(crate) async fn prepare(
     config: &Config,
     store: &dyn Store,
@@ -39,14 +39,15 @@ pub(crate) async fn prepare(
 }
 
 async fn prepare_in(config: &Config, store: &dyn Store, pepper: &Pepper, now_ms: u64) -> anyhow::Result<Tenancy> {
-    let operator = Operator::of_this_process();
+    let (operator, administration) = (Operator::of_this_process(), Administration { store, now_ms });
     let was_empty = store.tenants(operator, None, 1).await?.is_empty();
     let mut configured = Vec::new();
     let mut open = None;
-    // Of several processes that start at once, the one that made the tenant sets it up and tells the key.
+    // Of several processes that start at once, the one that created the tenant sets it up and prints the key.
     let mut made_first = false;
     for tenant in config.tenants.iter().filter(|tenant| tenant.declared) {
-        let Some((record, made)) = configure(store, tenant, now_ms).await? else { continue };
+        let declared = ConfiguredTenant { id: tenant.id, name: &tenant.name, state: tenant.state };
+        let Some((record, made)) = administration.configure_tenant(&declared).await? else { continue };
         made_first |= made && record.id == FIRST;
         let rights = Rights::USE.and(Rights::ADMIN);
         configured.extend(tenant.keys.iter().map(|key| ConfiguredKey {
@@ -60,7 +61,7 @@ async fn prepare_in(config: &Config, store: &dyn Store, pepper: &Pepper, now_ms:
 
     let mut first_key = None;
     if !declared || config.bootstrap_key.is_some() {
-        let (record, made) = first_tenant(store, now_ms).await?;
+        let (record, made) = administration.first_tenant(FIRST, DEMO).await?;
         made_first |= made;
         if made && was_empty && !declared && config.bootstrap_key.is_none() {
             let order = KeyOrder {
@@ -73,89 +74,18 @@ async fn prepare_in(config: &Config, store: &dyn Store, pepper: &Pepper, now_ms:
             first_key = issue(store, pepper, operator, order, now_ms).await?;
         }
         if let Some(key) = &config.bootstrap_key {
-            // Last, so that it has every right where the file names the same key.
+            // Last, so that it has all rights even if the file names the same key.
             configured.push(ConfiguredKey { key: key.clone(), tenant: record.clone(), rights: every_right() });
         }
         open.get_or_insert(record);
     }
     if was_empty && made_first && config.seed_demo {
-        seeding::everything(store, config, FIRST, now_ms).await.context("setting up the first tenant")?;
+        let settings = config_seed(&config.assistant);
+        administration.seed(FIRST, &settings).await.context("setting up the first tenant")?;
     }
     Ok(Tenancy { configured, open: open.filter(|_| !config.needs_key() && config.is_local()), first_key })
 }
 
 fn every_right() -> Rights {
     Rights::USE.and(Rights::ADMIN).and(Rights::OPERATOR)
-}
-
-/// A tenant of the file, made or brought in line, and whether it was made; what the file does not say stays as it is. None if
-/// it is not there and cannot be made now.
-async fn configure(
-    store: &dyn Store,
-    tenant: &Tenant,
-    now_ms: u64,
-) -> Result<Option<(TenantRecord, bool)>, StoreError> {
-    let operator = Operator::of_this_process();
-    let state = tenant.state.map(|state| match state {
-        State::Stored => TenantState::Stored,
-        State::Stateless => TenantState::Stateless,
-    });
-    let found = store.tenant(operator, tenant.id).await?;
-    if let Some(record) = &found
-        && record.name == tenant.name
-        && state.is_none_or(|state| state == record.state)
-    {
-        return Ok(found.map(|record| (record, false)));
-    }
-    match write(store, tenant, state, now_ms).await {
-        Ok(written) => Ok(Some(written)),
-        // A full disk does not keep the server from starting. What the file says holds for this process.
-        Err(StoreError::Unavailable(why)) => {
-            match &found {
-                Some(_) => warn!("tenant {} cannot be brought in line with the configuration: {why}", tenant.id),
-                None => {
-                    warn!("tenant {} cannot be made before the next start, and its keys are refused: {why}", tenant.id)
-                }
-            }
-            let as_configured = |record: TenantRecord| TenantRecord {
-                name: tenant.name.clone(),
-                state: state.unwrap_or(record.state),
-                ..record
-            };
-            Ok(found.map(|record| (as_configured(record), false)))
-        }
-        Err(error) => Err(error),
-    }
-}
-
-async fn write(
-    store: &dyn Store,
-    tenant: &Tenant,
-    state: Option<TenantState>,
-    now_ms: u64,
-) -> Result<(TenantRecord, bool), StoreError> {
-    let operator = Operator::of_this_process();
-    let created =
-        store.create_tenant(operator, Some(tenant.id), &tenant.name, state.unwrap_or_default(), now_ms).await?;
-    if let Some(record) = created {
-        return Ok((record, true));
-    }
-    let change = TenantChange { name: Some(tenant.name.clone()), state, ai_agent_enabled: None };
-    store.change_tenant(operator, tenant.id, change).await?.map(|record| (record, false)).ok_or_else(vanished)
-}
-
-/// The tenant with id 1, and whether it was made just now.
-async fn first_tenant(store: &dyn Store, now_ms: u64) -> Result<(TenantRecord, bool), StoreError> {
-    let operator = Operator::of_this_process();
-    if let Some(record) = store.tenant(operator, FIRST).await? {
-        return Ok((record, false));
-    }
-    match store.create_tenant(operator, Some(FIRST), DEMO, TenantState::Stored, now_ms).await? {
-        Some(record) => Ok((record, true)),
-        None => store.tenant(operator, FIRST).await?.map(|record| (record, false)).ok_or_else(vanished),
-    }
-}
-
-fn vanished() -> StoreError {
-    StoreError::Broken("a tenant vanished while it was looked at".to_owned())
 }

@@ -1,9 +1,8 @@
-//! The one place that writes to standard output and standard error outside of the log.
+//! The one place that writes to standard output and standard error outside the log.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
 
-use amalgam_protocol::{Json, Writer};
 use serde::Serialize;
 
 /// Writes the output of a command.
@@ -22,22 +21,27 @@ pub(crate) fn print_json(value: &impl Serialize) -> io::Result<()> {
     print_stdout(serde_json::to_string_pretty(value)?)
 }
 
-/// Writes data that is JSON already, one value a line and its fields in their order.
+/// Writes JSON, one value per line, with its fields in order.
 pub(crate) fn print_json_text(json: &str) -> io::Result<()> {
     print_stdout(indented(json))
 }
 
-/// Writes a list of what is JSON already, in the format of the API.
-pub(crate) fn print_list(entries: impl Iterator<Item = Json>) -> io::Result<()> {
-    let mut writer = Writer::default();
-    writer.object(|writer| {
-        writer.key("object").string("list");
-        writer.key("data").array(|writer| entries.for_each(|entry| writer.raw(entry.raw())));
-    });
-    print_json_text(Json::from_writer(writer).raw().text())
+/// Writes an object of the API, with its fields in order.
+pub(crate) fn print_object(object: &impl Serialize) -> io::Result<()> {
+    print_json_text(&serde_json::to_string(object)?)
 }
 
-/// JSON with a line for each value. Nothing but the space between values changes.
+/// Writes objects of the API as a list.
+pub(crate) fn print_list<T: Serialize>(data: &[T]) -> io::Result<()> {
+    #[derive(Serialize)]
+    struct All<'a, T> {
+        object: &'static str,
+        data: &'a [T],
+    }
+    print_object(&All { object: "list", data })
+}
+
+/// Indents JSON; changes only the white space between values.
 fn indented(json: &str) -> String {
     let mut output = String::with_capacity(json.len() * 2);
     let (mut depth, mut in_text, mut escaped) = (0_usize, false, false);
@@ -91,7 +95,7 @@ pub(crate) fn print_stderr(text: impl Display) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// A reader that has seen enough (`amalgam check | head`) is no failure.
+/// A closed pipe (`amalgam check | head`) is not a failure.
 fn quietly_closed(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),

@@ -9,28 +9,22 @@ use std::{
 
 use amalgam_app::{
     Application, Limits,
+    administration::keys::{IssuedKey, Pepper, PepperError},
     assistant::{AssistantSettings, SessionQueues},
     execute::ExecuteSettings,
     knowledge::Knowledge,
 };
+use amalgam_assistant::settings::KEY_VARIABLE;
 use amalgam_core::{
     Catalog, Clock, Embedder, Fetch, Retrieval, Seal, Store, ToolProvider,
-    assistant::settings::KEY_VARIABLE,
-    execute::{
-        envelope::{Casing, UncountedUsage},
-        request::{Bounds, UnknownFields},
-    },
     store::{BankStore, CourseStore, KnowledgeStore, ProcessId, TenancyStore},
     turn::Caps,
 };
 use amalgam_engine::{Admission, Engine, EngineSettings, HousekeepingSettings, QueueLimits, ToolLimits};
-use amalgam_models::{
-    Dialect, Key, Proxies, ReplayReasoning, StructuredOutput, SystemRole, ToolCalls, UpstreamKind, UpstreamRegistry,
-    UpstreamSettings,
-};
+use amalgam_execute::{envelope::UncountedUsage, request::Bounds};
+use amalgam_models::{Key, ModelNames, ModelNamesSettings, Proxies, UpstreamSettings};
 use amalgam_server::{
-    AllowedOrigins, App, Auth, AuthParts, Issued, JwksPlace, JwtSettings, ListenerConfig, Pepper, PepperError,
-    ServerParts, TrustedProxies,
+    AllowedOrigins, App, Auth, AuthParts, JwksLocation, JwtSettings, ListenerConfig, ServerParts, TrustedProxies,
 };
 use amalgam_store::{KeyRing, Sealer};
 use amalgam_tools::{
@@ -42,37 +36,36 @@ use secrecy::ExposeSecret as _;
 use tracing::error;
 
 use crate::{
-    config::{self, Config, ImageUrls, KeepTranscripts, KeySetAt, Mcp, McpTransport, Secret, UpstreamProtocol},
+    config::{self, Config, ImageUrls, KeepTranscripts, KeySetLocation, Mcp, McpTransport, Secret},
     machine,
-    model_names::{ModelNames, USUAL},
     storage::{self, OpenStore, StorePurpose},
     tenancy::{self, Tenancy},
 };
 
-/// The server, ready to listen.
+/// The assembled server.
 pub(crate) struct AssembledServer {
     pub(crate) app: Arc<App>,
     pub(crate) names: Arc<ModelNames>,
     pub(crate) engine: Engine,
-    /// The door that lets turns in.
+    /// Admits turns.
     pub(crate) admission: Admission,
     pub(crate) auth: Auth,
-    /// Holds processes and sessions, which end with the server.
+    /// Owns processes and sessions, which end with the server.
     pub(crate) tools: Arc<amalgam_tools::ToolRegistry>,
-    /// How long things are kept.
+    /// The retention and other periodic work.
     pub(crate) life: HousekeepingSettings,
-    /// The key of a new store, to be shown once.
-    pub(crate) first_key: Option<Issued>,
+    /// The first key of a new store, to be shown once.
+    pub(crate) first_key: Option<IssuedKey>,
 }
 
-/// Builds the server from its configuration; `bound` is where it listens.
-pub(crate) async fn join(config: &Config, bound: SocketAddr) -> anyhow::Result<AssembledServer> {
+/// Builds the server from its configuration; `bound` is the address that it listens on.
+pub(crate) async fn assemble(config: &Config, bound: SocketAddr) -> anyhow::Result<AssembledServer> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let seal: Arc<dyn Seal> = Arc::new(sealer(config)?);
     let OpenStore { store, alone, .. } = storage::open(&config.store, config.pool, StorePurpose::Serving).await?;
     let pepper = match Pepper::of(&*store, &*seal).await {
         Ok(pepper) => pepper,
-        // A process that shares the database without the master key can still serve what does not need the key.
+        // A process without the master key can still serve requests that do not need it.
         Err(error @ PepperError::Sealed) => {
             error!("keys of the store are refused: {error}");
             Pepper::of_this_process()
@@ -127,17 +120,8 @@ fn execute(config: &Config) -> ExecuteSettings {
     let config::Execute { casing, unknown_fields, context_tokens, estimate_usage } = config.execute;
     let usual = ExecuteSettings::default();
     ExecuteSettings {
-        casing: match casing {
-            config::Casing::Pascal => Casing::Pascal,
-            config::Casing::Camel => Casing::Camel,
-        },
-        bounds: Bounds {
-            unknown_fields: match unknown_fields {
-                config::UnknownFields::Refuse => UnknownFields::Refused,
-                config::UnknownFields::Ignore => UnknownFields::Ignored,
-            },
-            ..usual.bounds
-        },
+        casing,
+        bounds: Bounds { unknown_fields, ..usual.bounds },
         context_tokens: context_tokens.into(),
         uncounted: match estimate_usage {
             true => UncountedUsage::Estimated,
@@ -146,7 +130,7 @@ fn execute(config: &Config) -> ExecuteSettings {
     }
 }
 
-/// The longest that the caller of a stream waits for its head while no model has accepted.
+/// The maximum time before a stream's head is sent while no model has accepted.
 const HEAD_AFTER: Duration = Duration::from_secs(1);
 
 fn engine(
@@ -165,7 +149,7 @@ fn engine(
         upload_bytes: usize::try_from(config.limits.media_bytes).unwrap_or(usize::MAX),
         tools: tool_limits(config),
     };
-    // A new name each time: what an earlier run of this process left is not ours.
+    // A new id for each start: claims of an earlier run of this process do not belong to it.
     let process = ProcessId(rand::random());
     Engine::new(settings, admission.clone(), Arc::clone(clock), fetch, Arc::clone(store), process)
 }
@@ -178,7 +162,7 @@ fn tool_limits(config: &Config) -> ToolLimits {
             calls: limits.tool_calls,
             calls_at_once: limits.tool_calls_at_once,
             tokens: limits.turn_tokens.map(u64::from),
-            // The rest of the time is for the model's last words.
+            // The rest of the time is for the model's final answer.
             time: limits.turn_deadline / 5 * 4,
             ..Caps::default()
         },
@@ -188,23 +172,28 @@ fn tool_limits(config: &Config) -> ToolLimits {
     }
 }
 
-/// All upstreams and the names that they are asked for by. Nothing is connected.
+/// All upstreams and their model names. Connects to nothing.
 pub(crate) fn names(config: &Config, seal: &Arc<dyn Seal>, clock: &dyn Clock) -> anyhow::Result<Arc<ModelNames>> {
-    let mut upstreams: Vec<UpstreamSettings> =
-        config.upstreams.iter().map(|named| upstream(named, &config.proxies)).collect();
-    if !upstreams.iter().any(|upstream| upstream.name == USUAL) {
-        upstreams.push(usual_upstream(config));
-    }
-    let registry = UpstreamRegistry::build(upstreams, Arc::clone(seal)).context("preparing the upstreams")?;
-    Ok(Arc::new(ModelNames::new(config, Arc::new(registry), clock.now_ms() / 1000)))
+    let openai_key = match &config.assistant.api_key {
+        Some(key) => Key::Given(key.0.clone().into()),
+        None => Key::Missing { variable: KEY_VARIABLE.to_owned() },
+    };
+    let settings = ModelNamesSettings {
+        upstreams: config.upstreams.iter().map(|named| upstream(named, &config.proxies)).collect(),
+        has_upstreams: config.has_upstreams,
+        models: config.models.clone(),
+        openai: UpstreamSettings::openai(openai_key, &config.proxies),
+        started_at: clock.now_ms() / 1000,
+    };
+    Ok(Arc::new(ModelNames::new(settings, Arc::clone(seal)).context("preparing the upstreams")?))
 }
 
-/// What looks things up in the store, with whatever upstreams give questions a place.
+/// Searches the store, with embeddings of the configured upstreams.
 pub(crate) fn knowledge(store: &Arc<dyn Store>, names: &Arc<ModelNames>) -> Arc<Knowledge> {
     Arc::new(Knowledge::new(Arc::clone(store) as Arc<dyn KnowledgeStore>, Arc::clone(names) as Arc<dyn Embedder>))
 }
 
-/// All tools of this installation. Nothing is started or connected before a turn needs it.
+/// All tools of this installation. Starts and connects nothing before a turn needs it.
 pub(crate) fn tool_registry(
     config: &Config,
     store: &Arc<dyn Store>,
@@ -237,12 +226,12 @@ pub(crate) fn tool_registry(
     })))
 }
 
-/// The way out to addresses that callers and tenants name.
+/// The guarded HTTP client for addresses that callers and tenants name.
 fn egress(config: &Config) -> Egress {
     Egress::new(EgressConfig { allow_private: config.egress.allow_private.clone(), ..EgressConfig::default() })
 }
 
-/// The way out to one address that the operator has named, wherever it is.
+/// The guarded HTTP client for one address that the operator configured, which may be private.
 fn egress_to(url: &str) -> anyhow::Result<Egress> {
     let uri: http::Uri = url.parse().context("it is not valid")?;
     let host = uri.host().context("it has no host")?;
@@ -275,7 +264,7 @@ fn operator_server(mcp: &Mcp) -> anyhow::Result<OperatorServer> {
     Ok(OperatorServer { server: Ok(server), tenants })
 }
 
-/// What seals and opens, with the master keys of this installation; they are made at the first start.
+/// The sealer with the installation's master keys, which the first start creates.
 pub(crate) fn sealer(config: &Config) -> anyhow::Result<Sealer> {
     match &config.secret_key {
         Some(keys) => Ok(Sealer::new(&KeyRing::from_text(keys.expose_secret()).context("reading AMALGAM_SECRET_KEY")?)),
@@ -286,8 +275,7 @@ pub(crate) fn sealer(config: &Config) -> anyhow::Result<Sealer> {
     }
 }
 
-/// The same for commands that only read: where there is no key file yet, none is created, and a key that is forgotten
-/// again opens nothing.
+/// The sealer for commands that only read: without a key file none is created, and a temporary key opens nothing.
 pub(crate) fn existing_sealer(config: &Config) -> anyhow::Result<Sealer> {
     let path = config.key_file();
     match config.secret_key.is_some() || path.exists() {
@@ -299,10 +287,10 @@ pub(crate) fn existing_sealer(config: &Config) -> anyhow::Result<Sealer> {
 fn jwt(jwt: &config::Jwt) -> anyhow::Result<JwtSettings> {
     let jwks = match &jwt.jwks {
         None => None,
-        Some(KeySetAt::File(path)) => Some(JwksPlace::File(path.clone())),
-        Some(KeySetAt::Url(url)) => {
+        Some(KeySetLocation::File(path)) => Some(JwksLocation::File(path.clone())),
+        Some(KeySetLocation::Url(url)) => {
             let egress = egress_to(url).context("reading the address of the set of keys")?;
-            Some(JwksPlace::Url { url: url.clone(), fetch: Arc::new(egress) })
+            Some(JwksLocation::Url { url: url.clone(), fetch: Arc::new(egress) })
         }
     };
     Ok(JwtSettings {
@@ -315,7 +303,7 @@ fn jwt(jwt: &config::Jwt) -> anyhow::Result<JwtSettings> {
     })
 }
 
-/// How connections are taken.
+/// The limits of the listener.
 pub(crate) fn listener(config: &Config) -> ListenerConfig {
     ListenerConfig {
         max_connections: config.server.max_connections,
@@ -349,11 +337,11 @@ fn limits(config: &Config) -> Limits {
     }
 }
 
-/// The server's public URL, without a slash at the end; by default the address that it listens on.
+/// The server's public URL, without a trailing slash; by default the listening address.
 fn public_url(config: &Config, bound: SocketAddr) -> String {
     config.server.public_url.clone().unwrap_or_else(|| {
         let host = match bound.ip() {
-            // The wildcard address is no address that a client can use.
+            // A client cannot use the wildcard address.
             IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
             IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
             ip => ip,
@@ -362,72 +350,9 @@ fn public_url(config: &Config, bound: SocketAddr) -> String {
     })
 }
 
-const USUAL_URL: &str = "https://api.openai.com/v1";
-
-/// The default upstream of assistants, used with the installation's key or the tenant's, unless another is configured.
-fn usual_upstream(config: &Config) -> UpstreamSettings {
-    UpstreamSettings {
-        name: USUAL.to_owned(),
-        kind: UpstreamKind::Responses { dialect: Dialect::Standard, keeps_state: false },
-        base_url: USUAL_URL.to_owned(),
-        proxy: config.proxies.on_the_way_to(USUAL_URL),
-        key: match &config.assistant.api_key {
-            Some(key) => Key::Given(key.0.clone().into()),
-            None => Key::Missing { variable: KEY_VARIABLE.to_owned() },
-        },
-        headers: Vec::new(),
-        models: Vec::new(),
-        connect_timeout: Duration::from_secs(5),
-        first_byte_timeout: Duration::from_secs(120),
-        total_timeout: None,
-        idle_timeout: Duration::from_secs(60),
-        retries: 2,
-        fetch_images: false,
-        history_recovery: false,
-    }
-}
-
-/// An upstream as the models crate wants it told.
+/// An upstream's settings for the models crate.
 fn upstream(upstream: &config::Upstream, proxies: &Proxies) -> UpstreamSettings {
-    let kind = match &upstream.speaks {
-        UpstreamProtocol::Responses { dialect, keeps_state, .. } => UpstreamKind::Responses {
-            dialect: match dialect {
-                config::Dialect::Standard => Dialect::Standard,
-                config::Dialect::Agn003 => Dialect::Agn003,
-            },
-            keeps_state: *keeps_state,
-        },
-        UpstreamProtocol::Chat { tool_calls, system_role, stream_usage, replay_reasoning, .. } => UpstreamKind::Chat {
-            tool_calls: match tool_calls {
-                config::ToolCalls::Native => ToolCalls::Native,
-                config::ToolCalls::Constrained => ToolCalls::Constrained,
-            },
-            system_role: match system_role {
-                config::SystemRole::System => SystemRole::System,
-                config::SystemRole::Developer => SystemRole::Developer,
-                config::SystemRole::User => SystemRole::User,
-            },
-            stream_usage: *stream_usage,
-            replay_reasoning: match replay_reasoning {
-                config::ReplayReasoning::Auto => ReplayReasoning::Auto,
-                config::ReplayReasoning::Always => ReplayReasoning::Always,
-                config::ReplayReasoning::Never => ReplayReasoning::Never,
-            },
-        },
-        UpstreamProtocol::Anthropic { anthropic_version, max_output_tokens, structured_output, .. } => {
-            UpstreamKind::Anthropic {
-                version: anthropic_version.clone(),
-                max_output_tokens: u64::from(*max_output_tokens),
-                structured_output: match structured_output {
-                    config::StructuredOutput::Auto => StructuredOutput::Auto,
-                    config::StructuredOutput::Native => StructuredOutput::Native,
-                    config::StructuredOutput::Tool => StructuredOutput::Tool,
-                },
-            }
-        }
-        UpstreamProtocol::Demo { pace } => UpstreamKind::Demo { pace: *pace },
-    };
-    let remote = upstream.remote();
+    let remote = upstream.remote.as_ref();
     let key = match remote.and_then(|remote| remote.api_key.as_ref()) {
         None => Key::None,
         Some(Secret::Known { value, .. }) => Key::Given(value.clone()),
@@ -436,9 +361,9 @@ fn upstream(upstream: &config::Upstream, proxies: &Proxies) -> UpstreamSettings 
     let second = Duration::from_secs(1);
     UpstreamSettings {
         name: upstream.name.clone(),
-        kind,
+        kind: upstream.kind.clone(),
         base_url: remote.map(|remote| remote.base_url.clone()).unwrap_or_default(),
-        proxy: remote.and_then(|remote| proxies.on_the_way_to(&remote.base_url)),
+        proxy: remote.and_then(|remote| proxies.for_upstream(&remote.base_url)),
         key,
         headers: remote.map(known_headers).unwrap_or_default(),
         models: remote.map(|remote| remote.models.clone()).unwrap_or_default(),
@@ -452,7 +377,7 @@ fn upstream(upstream: &config::Upstream, proxies: &Proxies) -> UpstreamSettings 
     }
 }
 
-/// Headers whose value is there; one that waits for a variable is left out, as `check` has warned.
+/// The headers with a value; those of unset variables are left out, as `check` has warned.
 fn known_headers(remote: &config::Remote) -> Vec<(String, String)> {
     let known = |(name, secret): (&String, &Secret)| match secret {
         Secret::Known { value, .. } => Some((name.clone(), value.expose_secret().to_owned())),

@@ -1,4 +1,4 @@
-//! What everything that the program does can reach.
+//! The application's parts and limits.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,24 +10,24 @@ use crate::{
     execute::ExecuteSettings,
 };
 
-/// The bounds of what is taken from outside.
+/// The limits of requests.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Bytes of a body, images and files apart.
+    /// Bytes of a body, without images and files.
     pub body_bytes: usize,
     /// Bytes of images and files in a body.
     pub media_bytes: usize,
     /// The longest pause inside a body.
     pub body_pause: Duration,
-    /// How long a WebSocket stays open on which nothing is requested.
+    /// How long an idle WebSocket stays open.
     pub websocket_idle: Duration,
-    /// Levels of JSON.
+    /// Nesting levels of JSON.
     pub json_depth: usize,
     /// Items of an input.
     pub input_items: usize,
-    /// Parts of all contents of an input.
+    /// Content parts of an input, in all items together.
     pub content_parts: usize,
-    /// Tools of a request, those in namespaces counted one by one.
+    /// Tools of a request; those in namespaces count one by one.
     pub tools: usize,
     /// Values in one JSON Schema.
     pub schema_nodes: usize,
@@ -37,15 +37,15 @@ pub struct Limits {
     pub file_bytes: usize,
     /// Bytes of all uploaded files of one tenant.
     pub files_bytes_per_tenant: u64,
-    /// Bytes of everything that requests hold together.
+    /// Bytes of memory that all requests use together.
     pub request_bytes_total: usize,
-    /// Of those, bytes of what all WebSockets together remember.
+    /// Bytes that all WebSockets together remember; part of `request_bytes_total`.
     pub remembered_bytes: usize,
     /// Background turns that wait for a process.
     pub queue: QueueLimits,
 }
 
-/// The application: everything that the program does, without a wire. The binary joins it.
+/// The application: what the program does, without HTTP. The binary assembles it.
 pub struct Application {
     /// Runs turns.
     pub engine: Engine,
@@ -55,9 +55,9 @@ pub struct Application {
     pub store: Arc<dyn Store>,
     /// Time.
     pub clock: Arc<dyn Clock>,
-    /// Seals what leaves the server and comes back.
+    /// Seals values that clients store and send back.
     pub seal: Arc<dyn Seal>,
-    /// Where the server's own tools come from.
+    /// Provides the server-run tools.
     pub toolbox: Arc<dyn ToolProvider>,
     /// Searches the knowledge of a tenant.
     pub knowledge: Arc<dyn Retrieval>,
@@ -65,8 +65,8 @@ pub struct Application {
     pub assistant: AssistantSettings,
     /// The installation's settings of the strict contract.
     pub execute: ExecuteSettings,
-    /// The bounds of what is taken from outside.
+    /// The limits of requests.
     pub limits: Limits,
-    /// The turns of this process that wait for their session.
+    /// The turns of this process that wait in a session queue.
     pub session_queues: SessionQueues,
 }

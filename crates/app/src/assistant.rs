@@ -1,4 +1,4 @@
-//! The tenant assistant: who answers, what it is told, and the sessions that its turns belong to.
+//! The tenant assistant: profiles, prompts, and the sessions that turns belong to.
 
 mod agent;
 mod answer;
@@ -14,10 +14,10 @@ pub use answer::{MessageIds, body as answer_body, write_result};
 pub use respond::{AssistantTurn, RespondError};
 pub use session_queue::SessionQueues;
 
-/// What callers read whose tenant has no assistant. RNCC-17
+/// The error message for callers whose tenant has no assistant. RNCC-17
 pub const DISABLED: &str = "AI agent is disabled for this company.";
 
-/// Refuses callers whose tenant has no assistant: its profiles are closed on every wire.
+/// Refuses callers whose tenant has no assistant. Its profiles are unavailable on every wire.
 pub async fn require_enabled(app: &Application, scope: &Scope) -> Result<(), Fault> {
     match is_enabled(app, scope).await? {
         true => Ok(()),

@@ -1,7 +1,7 @@
-//! Compaction: a conversation becomes a short list of items to continue from, whatever model is behind it.
+//! Compaction: replaces a conversation by a short list of items that any model can continue from.
 //!
-//! The model is asked once, without tools, for a summary. An upstream that could compact by itself is asked in the same way
-//! as all others, so that the result can be sent to any of them.
+//! The model is asked once, without tools, for a summary. Upstreams that have a compaction of their own are asked in
+//! the same way, so that the result can be sent to any upstream.
 
 use std::borrow::Cow;
 
@@ -23,14 +23,14 @@ use crate::{
     turns::{self, Context, bounds, rules},
 };
 
-/// The most tokens of the user's own messages that stay word for word.
+/// The maximum number of tokens of the user's messages that are kept verbatim.
 const KEPT_TOKENS: u64 = 20_000;
 
 /// A compacted conversation.
 pub struct Compacted {
     /// The id of the compaction.
     pub id: String,
-    /// The object that the caller gets.
+    /// The response body.
     pub object: Bytes,
     /// What was lost.
     pub losses: Vec<Loss>,
@@ -48,15 +48,15 @@ pub async fn compact(
     let model = check(parameters, &request, scope)?;
     bounds::check(parameters, &request, &app.limits)?;
     if let Some(route) = app.catalog.resolve(scope, model).await? {
-        return sum_up(app, scope, parameters, model, route, strict, identity).await;
+        return summarise(app, scope, parameters, model, route, strict, identity).await;
     }
     let profile = turns::apply_profile(app, scope, parameters).await?;
     let (profiled, policy) = profile.ok_or_else(|| turns::no_such_model(model))?;
-    sum_up(app, scope, &profiled, model, policy.route, strict, identity).await
+    summarise(app, scope, &profiled, model, policy.route, strict, identity).await
 }
 
-/// Asks the models of `route` for a summary; `model` is the name that the caller asked for.
-async fn sum_up(
+/// Asks the models of `route` for a summary; `model` is the name that the caller requested.
+async fn summarise(
     app: &Application,
     scope: &Scope,
     parameters: &ResponseParameters,
@@ -70,16 +70,16 @@ async fn sum_up(
     turns::check_files(app, scope, parameters, &request).await?;
     let context = Context::gather(app, scope, scope.state(), parameters, &request, None).await?;
     let own = context.own_input()?;
-    let said = context.input(request.input.as_ref())?;
+    let input = context.input(request.input.as_ref())?;
     let sent = request.input.as_ref();
     let seal_context = scope.seal_context();
-    let (own, said) = (own.as_ref().or(sent), said.as_ref().or(sent));
-    let mut history = turns::open_history(app, &seal_context, parameters, &request, own, said)?;
+    let (own, input) = (own.as_ref().or(sent), input.as_ref().or(sent));
+    let mut history = turns::open_history(app, &seal_context, parameters, &request, own, input)?;
 
     let mut ids = Stem::of(&identity.response_id).map_or(Ids::Unguessable, Ids::Within);
-    let mut kept = keep(app, candidate, &history, &mut ids).await?;
-    kept.losses.extend(rules::skipped_nulls(&request));
-    let settings = asking(&request, &history);
+    let mut retained = retained_items(app, candidate, &history, &mut ids).await?;
+    retained.losses.extend(rules::skipped_nulls(&request));
+    let settings = summary_settings(&request, &history);
     ask_for_summary(&mut history);
     let start = Box::new(TurnStart {
         identity: &identity,
@@ -95,9 +95,9 @@ async fn sum_up(
             delivery: Delivery::Whole,
             seal_context: &seal_context,
             strict,
-            kept: false,
+            stored: false,
             memory: None,
-            losses: kept.losses.clone(),
+            losses: retained.losses.clone(),
             announcement: None,
         },
         tools: None,
@@ -107,16 +107,16 @@ async fn sum_up(
     });
     let run = app.engine.start(start).await?;
     let mut losses = run.losses().to_vec();
-    let answer = Bytes::from(run.finish().await?);
+    let answer = Bytes::from(run.finish().await?.response);
     let Answer { text, usage } = Answer::read(&answer, &mut losses)?;
     let created_at = identity.created_at_ms / 1000;
     let summary = Summary { text, model: model.to_owned(), created_at };
     let sealed = summary.seal(&*app.seal, &seal_context);
-    let object = object(&identity.response_id, created_at, &kept, &ids.make(IdKind::Compaction), &sealed, usage);
+    let object = object(&identity.response_id, created_at, &retained, &ids.make(IdKind::Compaction), &sealed, usage);
     Ok(Compacted { id: identity.response_id, object: object.into(), losses })
 }
 
-/// The rules: a model, and something to compact.
+/// Requires a model and something to compact.
 fn check<'r>(
     parameters: &ResponseParameters,
     request: &'r CreateResponse<'_>,
@@ -124,13 +124,13 @@ fn check<'r>(
 ) -> Result<&'r str, Fault> {
     rules::refuse_state(request, scope.state(), None)?;
     let model = request.model.as_deref().filter(|model| !model.is_empty()).ok_or_else(|| rules::missing("model"))?;
-    let said = match &request.input {
+    let has_input = match &request.input {
         Some(Input::Items(items)) => !items.is_empty(),
         Some(input) => !input.is_missing(),
         None => false,
     };
     let before = request.previous_response_id.as_deref().is_some_and(|id| !id.is_empty());
-    if !said && !before && request.conversation.is_none() {
+    if !has_input && !before && request.conversation.is_none() {
         return Err(rules::missing("input"));
     }
     if scope.state() == TenantState::Stateless {
@@ -139,24 +139,24 @@ fn check<'r>(
     Ok(model)
 }
 
-/// What stays word for word.
-async fn keep(
+/// The user's messages that are kept verbatim.
+async fn retained_items(
     app: &Application,
     candidate: &Candidate,
     history: &History<'_>,
     ids: &mut Ids,
 ) -> Result<RetainedItems, Fault> {
-    let spoken =
-        history.entries.iter().filter(|entry| compaction::is_of_the_user(entry)).map(CountableText::of).collect();
-    // Asked for from the latest to the oldest.
-    let mut weights = app.engine.weigh(candidate, spoken).await?.into_iter().rev();
-    Ok(compaction::keep(history, ids, KEPT_TOKENS, |_| weights.next().unwrap_or_default()))
+    let user_messages =
+        history.entries.iter().filter(|entry| compaction::is_user_message(entry)).map(CountableText::of).collect();
+    // Token counts, from the latest message to the oldest.
+    let mut token_counts = app.engine.weigh(candidate, user_messages).await?.into_iter().rev();
+    Ok(compaction::keep(history, ids, KEPT_TOKENS, |_| token_counts.next().unwrap_or_default()))
 }
 
-/// The settings of the call that asks for a summary: those of the caller that are about who asks, no tools, and the oldest
-/// turns left out if all of them are too much.
-fn asking<'a>(request: &CreateResponse<'a>, history: &History<'_>) -> CreateResponse<'a> {
-    // What a search for tools once found would be offered again.
+/// The settings of the summary call: the caller's identifying fields, no tools, and truncation in case the history is
+/// too long.
+fn summary_settings<'a>(request: &CreateResponse<'a>, history: &History<'_>) -> CreateResponse<'a> {
+    // A tool search in the history would offer its tools again.
     let finds_tools = |entry: &Entry<'_>| matches!(entry, Entry::Output(output) if output.kind == CallKind::Client(ClientTool::ToolSearch));
     CreateResponse {
         model: request.model.clone(),
@@ -172,14 +172,14 @@ fn asking<'a>(request: &CreateResponse<'a>, history: &History<'_>) -> CreateResp
     }
 }
 
-/// The conversation, and then the request for a summary of it. Tools that came with it are not offered.
+/// Appends the request for a summary to the conversation. Tools inside the history are not offered.
 fn ask_for_summary(history: &mut History<'_>) {
     let is_tools = |entry: &Entry<'_>| matches!(entry, Entry::Opaque(Item { kind: ItemKind::AdditionalTools(_), .. }));
     history.entries.retain(|entry| !is_tools(entry));
     history.entries.push(Entry::Note(compaction::REQUEST.to_owned()));
 }
 
-/// What the model answered.
+/// The model's answer.
 struct Answer<'a> {
     text: String,
     usage: Option<Raw<'a>>,
@@ -202,7 +202,7 @@ impl<'a> Answer<'a> {
             Some("content_filter") => {
                 return Err(Fault::new(FaultKind::ContentPolicy, "The upstream refused to sum the conversation up."));
             }
-            // Better a summary without its end than none.
+            // A truncated summary is better than none.
             Some(_) => {
                 losses.push(Loss::new("output", "the summary was cut at the most tokens that the model may write"))
             }
@@ -214,19 +214,19 @@ impl<'a> Answer<'a> {
 fn object(
     id: &str,
     created_at: u64,
-    kept: &RetainedItems,
+    retained: &RetainedItems,
     item_id: &str,
     sealed: &str,
     usage: Option<Raw<'_>>,
 ) -> Vec<u8> {
-    let room: usize = kept.items.iter().map(|item| item.bytes().len() + 1).sum();
-    let mut writer = Writer::with_capacity(room + sealed.len() + 512);
+    let capacity: usize = retained.items.iter().map(|item| item.bytes().len() + 1).sum();
+    let mut writer = Writer::with_capacity(capacity + sealed.len() + 512);
     writer.object(|writer| {
         writer.key("id").string(id);
         writer.key("object").string("response.compaction");
         writer.key("created_at").number(created_at);
         writer.key("output").array(|writer| {
-            kept.items.iter().for_each(|item| writer.valid(item.bytes()));
+            retained.items.iter().for_each(|item| writer.valid(item.bytes()));
             writer.object(|writer| {
                 writer.key("id").string(item_id);
                 writer.key("type").string("compaction");

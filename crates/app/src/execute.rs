@@ -5,13 +5,10 @@ mod change_mode;
 mod composer;
 mod submission;
 
-use amalgam_core::{
-    Fault, FaultKind, Scope,
-    execute::{
-        envelope::{Casing, UncountedUsage},
-        request::Bounds,
-    },
-    store::AgentSession,
+use amalgam_core::{Fault, FaultKind, Scope, store::AgentSession};
+use amalgam_execute::{
+    envelope::{Casing, UncountedUsage},
+    request::Bounds,
 };
 
 use crate::app::Application;
@@ -19,19 +16,19 @@ use crate::app::Application;
 pub use answer::{ExecuteAnswer, ExecuteStep, MODE_CHANGES, ServerToolCall, is_pending, server_calls};
 pub use submission::{Submission, SubmissionError, SubmittedStep};
 
-/// What a missing session is called.
+/// The resource name in errors about missing sessions.
 pub const SESSION: &str = "Session";
 
 /// The installation's settings of the strict contract.
 #[derive(Debug, Clone, Copy)]
 pub struct ExecuteSettings {
-    /// How names are written in answers.
+    /// The casing of field names in answers.
     pub casing: Casing,
-    /// How much of everything is taken, and what happens to unknown fields.
+    /// The limits of requests, and how unknown fields are handled.
     pub bounds: Bounds,
-    /// How many tokens of retrieved knowledge a turn is given.
+    /// The maximum number of tokens of retrieved knowledge in a turn.
     pub context_tokens: u64,
-    /// What is reported of tokens that the model's server has not counted.
+    /// What is reported for tokens that the upstream has not counted.
     pub uncounted: UncountedUsage,
 }
 
@@ -51,13 +48,13 @@ pub async fn session(app: &Application, scope: &Scope, id: &str) -> Result<Agent
     app.store.agent_session(scope, id).await?.ok_or_else(|| no_such_session(id))
 }
 
-/// A session that is not there, or belongs to another caller.
+/// The error for a session that does not exist or belongs to another caller.
 pub fn no_such_session(id: &str) -> Fault {
     let shown: String = id.chars().take(200).collect();
     Fault::new(FaultKind::NotFound, format!("{SESSION} '{shown}' not found.")).code("session_not_found")
 }
 
-/// A turn that is not there, or belongs to another caller.
+/// The error for a turn that does not exist or belongs to another caller.
 pub fn no_such_turn(turn_id: &str) -> Fault {
     let shown: String = turn_id.chars().take(200).collect();
     Fault::new(FaultKind::NotFound, format!("Turn '{shown}' not found.")).code("turn_not_found")

@@ -1,6 +1,6 @@
-//! `Idempotency-Key`: retries of a request are answered with the first one's reply. S1
+//! `Idempotency-Key`: retries of a request get the reply of the first request. S1
 //!
-//! A turn under a key goes on when its caller leaves, so that the caller can come back for it.
+//! A turn with a key continues when its caller disconnects, so that a retry can fetch its reply.
 
 use std::{
     pin::Pin,
@@ -11,7 +11,7 @@ use std::{
 
 use amalgam_core::{
     BoxFuture, Delivery, Fault, FaultKind, Scope,
-    store::{Answer, Claim, Keyed},
+    store::{Answer, Claim, IdempotencyKey},
 };
 use amalgam_engine::{Announcement, ClaimGuard, Identity};
 use amalgam_protocol::{EventBatch, Raw};
@@ -28,28 +28,28 @@ use crate::{
     app::Application,
     ids::not_found,
     turns::{
-        self, HeadDue, ReplyBody, ReplyHead, RunningTurn, StartedTurn, Starting, TurnReply, TurnRequest, head_or_start,
-        opening, reply, reply_detached,
+        self, HeadDue, ReplyBody, ReplyHead, RunningTurn, StartFuture, StartedTurn, TurnReply, TurnRequest,
+        head_or_start, opening, reply, reply_detached,
     },
 };
 
-/// How often a retry asks the store whether the first request is done, besides being notified.
-const LOOK_AGAIN: Duration = Duration::from_millis(250);
+/// How often a retry polls the store for the first request's reply, besides being notified.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The largest reply that is stored for a response which itself is not.
+/// The largest stored reply of a response that is not stored itself.
 const ANSWER_BYTES: usize = 4 * 1024 * 1024;
 
-/// How a request under a key stands.
-pub enum Claimed {
-    /// It is the first one under this key.
+/// The outcome of claiming a key.
+pub enum ClaimOutcome {
+    /// The request is the first one with this key.
     First(FirstRequest),
-    /// It was sent before: this is its reply.
+    /// The request is a retry; this is the reply.
     Replayed(TurnReply),
 }
 
-/// The first request under a key. Unless its reply is stored, the key can be used again.
+/// The first request with a key. Unless its reply is stored, the key is released.
 pub struct FirstRequest {
-    /// The id and the time of the response to be.
+    /// The id and the creation time of the response.
     pub identity: Identity,
     claim: OpenClaim,
 }
@@ -57,62 +57,62 @@ pub struct FirstRequest {
 impl FirstRequest {
     /// Stores a reply for retries.
     pub fn store(mut self, body: Bytes) {
-        let settled = self.claim.settle(Some(json(body)));
-        self.claim.app.engine.outlive(settled);
+        let settling = self.claim.settle(Some(json(body)));
+        self.claim.app.engine.spawn_detached(settling);
     }
 
-    /// The request failed. Refusals of an upstream that are final are stored for retries.
+    /// Releases the key of a failed request. An upstream's final refusal is stored for retries.
     pub async fn refuse(mut self, fault: &Fault) {
         self.claim.refuse(fault).await;
     }
 
-    /// Does the work and settles the claim before the reply, also when the caller leaves meanwhile: a retry finds the work
-    /// done, or the key free.
+    /// Does the work and settles the claim before it replies. Continues when the caller disconnects: a retry finds
+    /// either the reply or a free key.
     pub async fn run<E: From<Fault> + Send + 'static>(
         mut self,
         work: impl Future<Output = Result<Bytes, E>> + Send + 'static,
     ) -> Result<Bytes, E> {
-        let (answered, answer) = oneshot::channel();
+        let (reply_sender, answer) = oneshot::channel();
         let app = Arc::clone(&self.claim.app);
-        app.engine.outlive(async move {
+        app.engine.spawn_detached(async move {
             let outcome = work.await;
             match &outcome {
                 Ok(body) => self.claim.settle(Some(json(body.clone()))).await,
                 Err(_) => self.claim.settle(None).await,
             }
-            // The receiver is gone when the caller has left.
-            let _ = answered.send(outcome);
+            // The receiver is dropped when the caller disconnects.
+            let _ = reply_sender.send(outcome);
         });
         answer.await.map_err(|_| Fault::internal("work under an idempotency key ended without a reply"))?
     }
 
-    /// Passes a stream on, and drives it to its end also when the caller leaves. `answer` is what is stored of it then; with
-    /// nothing the key is free again.
-    pub fn pass_on(
+    /// Forwards a stream, and drives it to its end even when the caller disconnects. `answer` is the reply to store;
+    /// none releases the key.
+    pub fn forward(
         mut self,
         mut frames: impl Stream<Item = Bytes> + Send + Unpin + 'static,
         answer: impl Future<Output = Option<Bytes>> + Send + 'static,
     ) -> impl Stream<Item = Bytes> + Send + Unpin + 'static {
-        // A caller that reads slowly makes the turn wait; one that has left does not.
-        let (caller, passed) = mpsc::channel(1);
+        // A slow reader slows the turn down; a disconnected one does not.
+        let (caller, receiver) = mpsc::channel(1);
         let app = Arc::clone(&self.claim.app);
-        app.engine.outlive(async move {
-            while let Some(piece) = frames.next().await {
-                let _ = caller.send(piece).await;
+        app.engine.spawn_detached(async move {
+            while let Some(chunk) = frames.next().await {
+                let _ = caller.send(chunk).await;
             }
-            // The stream stays open until then: a caller that has seen it close finds the claim settled.
+            // The stream closes after this, so a caller that sees it close finds the claim settled.
             self.claim.settle(answer.await.map(json)).await;
         });
-        Passed(passed)
+        ReceiverStream(receiver)
     }
 
-    /// The work could not begin: the key is free again.
+    /// Releases the key: the work failed to start.
     pub async fn release(mut self) {
         self.claim.settle(None).await;
     }
 }
 
-/// Runs a turn under a key, unless the same request was sent before. `turn` builds it for the response that was claimed.
+/// Runs a turn with a key, unless the request is a retry. `turn` builds the turn for the claimed response.
 pub async fn respond(
     app: &Arc<Application>,
     scope: &Scope,
@@ -121,8 +121,8 @@ pub async fn respond(
     turn: impl FnOnce(Identity) -> Result<TurnRequest<'static>, Fault>,
 ) -> Result<TurnReply, Fault> {
     let FirstRequest { identity, mut claim } = match claim(app, scope, route, key, body).await? {
-        Claimed::Replayed(reply) => return Ok(reply),
-        Claimed::First(first) => first,
+        ClaimOutcome::Replayed(reply) => return Ok(reply),
+        ClaimOutcome::First(first) => first,
     };
     let turn = match turn(identity) {
         Ok(turn) => turn,
@@ -133,24 +133,24 @@ pub async fn respond(
     };
     let (answering, answer) = oneshot::channel();
     let (working, caller) = (Arc::clone(app), scope.clone());
-    // The turn goes on when the caller leaves. However it ends, the claim is settled.
-    app.engine.outlive(async move { run(&working, &caller, claim, turn, answering).await });
+    // The turn continues when the caller disconnects. Every path settles the claim.
+    app.engine.spawn_detached(async move { run(&working, &caller, claim, turn, answering).await });
     answer.await.map_err(|_| Fault::internal("work under an idempotency key ended without a reply"))?
 }
 
-/// Claims a request by its key; waits for a first one that still runs.
+/// Claims a key; waits while the first request with it runs.
 pub async fn claim(
     app: &Arc<Application>,
     scope: &Scope,
     route: &str,
     key: &str,
     body: &Bytes,
-) -> Result<Claimed, Fault> {
-    let keyed = Keyed { route: route.to_owned(), key: key.to_owned() };
+) -> Result<ClaimOutcome, Fault> {
+    let keyed = IdempotencyKey { route: route.to_owned(), key: key.to_owned() };
     let hash: [u8; 32] = Sha256::digest(body).into();
     let identity = app.engine.identity();
-    // A caller that leaves while it claims never learns that it was the first: without this the claim is released.
-    let in_hand = app.engine.guard_claim(&identity.response_id);
+    // A caller that disconnects during the claim never learns that it was first; the guard releases the claim then.
+    let guard = app.engine.guard_claim(&identity.response_id);
     let deadline = Instant::now() + app.engine.turn_deadline();
     loop {
         let (process, now_ms) = (app.engine.process(), app.clock.now_ms());
@@ -158,25 +158,25 @@ pub async fn claim(
         match claim {
             Claim::First => {
                 let (app, scope, response_id) = (Arc::clone(app), scope.clone(), identity.response_id.clone());
-                let claim = OpenClaim { app, scope, response_id, keyed: Some(keyed), in_hand: Some(in_hand) };
-                return Ok(Claimed::First(FirstRequest { identity, claim }));
+                let claim = OpenClaim { app, scope, response_id, keyed: Some(keyed), guard: Some(guard) };
+                return Ok(ClaimOutcome::First(FirstRequest { identity, claim }));
             }
             Claim::Mismatch => {
                 return Err(Fault::new(FaultKind::Mismatch, "This Idempotency-Key was used with another body."));
             }
             Claim::Done { response_id, answer } => {
-                return replay(app, scope, &response_id, answer, body).await.map(Claimed::Replayed);
+                return replay(app, scope, &response_id, answer, body).await.map(ClaimOutcome::Replayed);
             }
             Claim::Running { response_id } => {
                 let changed = app.store.changed(&response_id);
-                // One that is stored and streamed can be followed while it runs.
+                // A stored stream can be followed while it runs.
                 if let Some(response) = app.store.response(scope, &response_id).await?
                     && response.streamed
                 {
                     let reply = TurnReply::of_stored(app, scope, &response).await?;
-                    return Ok(Claimed::Replayed(TurnReply { replayed: true, ..reply }));
+                    return Ok(ClaimOutcome::Replayed(TurnReply { replayed: true, ..reply }));
                 }
-                let _ = tokio::time::timeout(LOOK_AGAIN, changed).await;
+                let _ = tokio::time::timeout(POLL_INTERVAL, changed).await;
                 if Instant::now() >= deadline {
                     return Err(Fault::new(FaultKind::Deadline, "The first request with this key is not done yet."));
                 }
@@ -187,7 +187,7 @@ pub async fn claim(
 
 type Answering = oneshot::Sender<Result<TurnReply, Fault>>;
 
-/// Runs a turn. The receiver of `answering` is gone when the caller has left.
+/// Runs a turn. The receiver of `answering` is dropped when the caller disconnects.
 async fn run(
     app: &Arc<Application>,
     scope: &Scope,
@@ -200,20 +200,20 @@ async fn run(
     turn.announcement = Some(announcement);
     turn.idempotency.clone_from(&claim.keyed);
     let (working, caller) = (Arc::clone(app), scope.clone());
-    let mut starting: Starting = Box::pin(async move { turns::begin(&working, &caller, turn).await });
+    let mut starting: StartFuture = Box::pin(async move { turns::begin(&working, &caller, turn).await });
     match head_or_start(&app.engine, received, announced, &mut starting).await {
         HeadDue::Started(started) => {
             drop(starting);
             let _ = answering.send(reply_to(app, scope, claim, started).await);
         }
-        HeadDue::Due(announced) if announced.kept => {
+        HeadDue::Due(announced) if announced.stored => {
             let _ = answering.send(TurnReply::followed(app, scope, &announced.identity.response_id).await);
             run_detached(app, claim, starting).await;
         }
         HeadDue::Due(announced) => {
             let head = ReplyHead::named(&announced.identity.response_id);
             let (sender, receiver) = mpsc::channel(1);
-            let _ = answering.send(Ok(TurnReply::events(head, Passed(receiver))));
+            let _ = answering.send(Ok(TurnReply::events(head, ReceiverStream(receiver))));
             let events = opening(app, announced, starting);
             stream_out(events, |events| events.output().is_some(), sender, claim).await;
         }
@@ -221,11 +221,11 @@ async fn run(
 }
 
 /// Runs a turn whose caller follows it through the store.
-async fn run_detached(app: &Application, mut claim: OpenClaim, starting: Starting) {
+async fn run_detached(app: &Application, mut claim: OpenClaim, starting: StartFuture) {
     match starting.await {
         Err(fault) => claim.refuse(&fault).await,
         Ok(started) => {
-            // Its end settles the claim.
+            // The turn's last write settles the claim.
             claim.keyed = None;
             if let StartedTurn::Running(running) = started {
                 drop(app.engine.detach(running.run));
@@ -250,7 +250,7 @@ async fn reply_to(
             reply(app, scope, queued).await
         }
         Ok(StartedTurn::Running(running)) if running.stored => {
-            // Its end settles the claim.
+            // The turn's last write settles the claim.
             claim.keyed = None;
             reply_detached(app, scope, running).await
         }
@@ -258,13 +258,13 @@ async fn reply_to(
     }
 }
 
-/// Replies with a response that is not stored: its reply is, for as long as the key.
+/// Replies with a response that is not stored. Its reply is, as long as the key is valid.
 async fn reply_unstored(app: &Application, running: RunningTurn, mut claim: OpenClaim) -> Result<TurnReply, Fault> {
     let head = ReplyHead::of(&running.run);
     match running.delivery {
         Delivery::Whole => match running.run.finish().await {
-            Ok(body) => {
-                let body = Bytes::from(body);
+            Ok(finished) => {
+                let body = Bytes::from(finished.response);
                 claim.settle(Some(json(body.clone()))).await;
                 Ok(TurnReply::new(head, ReplyBody::Object(body)))
             }
@@ -274,16 +274,16 @@ async fn reply_unstored(app: &Application, running: RunningTurn, mut claim: Open
             }
         },
         Delivery::Stream => {
-            // A caller that reads slowly makes the turn wait; one that has left does not.
+            // A slow reader slows the turn down; a disconnected one does not.
             let (sender, receiver) = mpsc::channel(1);
             let events = running.run.into_events();
-            app.engine.outlive(stream_out(events, |events| events.output().is_some(), sender, claim));
-            Ok(TurnReply::events(head, Passed(receiver)))
+            app.engine.spawn_detached(stream_out(events, |events| events.output().is_some(), sender, claim));
+            Ok(TurnReply::events(head, ReceiverStream(receiver)))
         }
     }
 }
 
-/// Drives a stream to its end and stores it for retries, if it has ended well.
+/// Drives a stream to its end and stores it for retries, unless it failed.
 async fn stream_out<S: Stream<Item = EventBatch> + Unpin>(
     mut events: S,
     has_ended_well: fn(&S) -> bool,
@@ -321,7 +321,7 @@ async fn replay(
             let response = app.store.response(scope, response_id).await?;
             let response = response.ok_or_else(|| not_found("Response", response_id))?;
             match !response.streamed && asks_for_stream(body) {
-                // Events are stored for less long than keys: what is left is the beginning and the end.
+                // Events are stored for a shorter time than keys: only the beginning and the end are left.
                 true => TurnReply::events(
                     ReplyHead::named(response_id),
                     stream::iter([EventBatch::from_frames(response.all_frames())]),
@@ -346,13 +346,13 @@ struct OpenClaim {
     app: Arc<Application>,
     scope: Scope,
     response_id: String,
-    keyed: Option<Keyed>,
-    in_hand: Option<ClaimGuard>,
+    keyed: Option<IdempotencyKey>,
+    guard: Option<ClaimGuard>,
 }
 
 impl OpenClaim {
-    /// Settles the claim of a request that failed. A refusal of the upstream that is final is stored, so that the upstream is
-    /// asked once; after any other failure a retry is the first request again.
+    /// Settles the claim of a failed request. An upstream's final refusal is stored, so that retries do not ask the
+    /// upstream again; after any other failure a retry counts as the first request.
     async fn refuse(&mut self, fault: &Fault) {
         let is_final = matches!(
             fault.kind,
@@ -372,13 +372,13 @@ impl OpenClaim {
     fn settle(&mut self, answer: Option<Answer>) -> BoxFuture<'static, ()> {
         let Some(keyed) = self.keyed.take() else { return Box::pin(async {}) };
         let (app, scope, response_id) = (Arc::clone(&self.app), self.scope.clone(), self.response_id.clone());
-        let in_hand = self.in_hand.take();
+        let guard = self.guard.take();
         Box::pin(async move {
             if let Err(error) = app.store.settle(&scope, &keyed, &response_id, answer).await {
-                // The engine releases it when the store can be used again.
+                // The engine releases the claim when the store is available again.
                 tracing::warn!("an idempotency claim could not be settled: {error}");
             }
-            drop(in_hand);
+            drop(guard);
         })
     }
 }
@@ -386,16 +386,16 @@ impl OpenClaim {
 impl Drop for OpenClaim {
     fn drop(&mut self) {
         if self.keyed.is_some() {
-            let settled = self.settle(None);
-            self.app.engine.outlive(settled);
+            let settling = self.settle(None);
+            self.app.engine.spawn_detached(settling);
         }
     }
 }
 
-/// What another task drives, such as the events of a turn.
-pub struct Passed<T>(pub mpsc::Receiver<T>);
+/// The items that another task produces, such as the events of a turn.
+pub struct ReceiverStream<T>(pub mpsc::Receiver<T>);
 
-impl<T> Stream for Passed<T> {
+impl<T> Stream for ReceiverStream<T> {
     type Item = T;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {

@@ -1,17 +1,23 @@
-//! Ids that callers name.
+//! Checks of ids in requests.
 
 use amalgam_core::{Fault, FaultKind};
 
-/// The longest id that anything can have.
-const LONGEST_ID: usize = 512;
+/// The maximum length of any id.
+const MAX_ID_BYTES: usize = 512;
 
-/// Whether anything could have this id at all. No id has control characters, and PostgreSQL could not even look for them.
+/// Whether this can be an id. No id has control characters, which PostgreSQL refuses.
 pub fn is_id(id: &str) -> bool {
-    !id.is_empty() && id.len() <= LONGEST_ID && !id.chars().any(char::is_control)
+    !id.is_empty() && id.len() <= MAX_ID_BYTES && !id.chars().any(char::is_control)
 }
 
-/// What is not there, or belongs to another caller: one answer for both.
+/// The same error for a missing object and for one of another caller.
 pub fn not_found(what: &'static str, id: &str) -> Fault {
     let shown: String = id.chars().take(200).collect();
     Fault::new(FaultKind::NotFound, format!("{what} with id '{shown}' not found."))
+}
+
+/// The error for a page that begins or ends at an item which is not in the list.
+pub fn no_such_cursor(name: &'static str, id: &str) -> Fault {
+    let shown: String = id.chars().take(200).collect();
+    Fault::invalid(name, format!("Invalid value for '{name}': no item of this list has the id `{shown}`."))
 }

@@ -2,7 +2,7 @@ use std::sync::Mutex;
 
 use amalgam_core::{
     FaultKind, StoreError,
-    store::{DocumentListing, DocumentRecord, Imported, NewDocument, Stored, Within},
+    store::{DocumentListing, DocumentRecord, ImportCounts, NewDocument, Stored, Within},
 };
 use amalgam_core::{Rights, TenantState};
 
@@ -56,7 +56,7 @@ impl KnowledgeStore for Shelves {
         _: Option<&'a str>,
         _: Vec<NewDocument>,
         _: u64,
-    ) -> Stored<'a, Option<Imported>> {
+    ) -> Stored<'a, Option<ImportCounts>> {
         unasked()
     }
 
@@ -157,7 +157,7 @@ async fn without_embeddings_words_alone_decide_and_no_upstream_is_asked() {
     let found = find_with(&shelves, &east, "parse requests", &[], 5).await;
     assert_eq!(found, (vec!["words".to_owned(), "meaning".to_owned()], vec![]));
     assert_eq!(*east.0.lock().unwrap(), Vec::<String>::new());
-    assert_eq!(*shelves.asked.lock().unwrap(), [(knowledge::question("parse requests"), 5, false)]);
+    assert_eq!(*shelves.asked.lock().unwrap(), [(question("parse requests"), 5, false)]);
 }
 
 #[tokio::test]
@@ -166,7 +166,7 @@ async fn with_embeddings_meaning_orders_what_words_have_found() {
     let (paths, warnings) = find_with(&shelves, &east, "parse requests", &["code"], 1).await;
     assert_eq!((paths, warnings), (vec!["meaning".to_owned()], vec![]));
     assert_eq!(*east.0.lock().unwrap(), ["m"]);
-    assert_eq!(*shelves.asked.lock().unwrap(), [(knowledge::question("parse requests"), CANDIDATES, true)]);
+    assert_eq!(*shelves.asked.lock().unwrap(), [(question("parse requests"), CANDIDATES, true)]);
 }
 
 #[tokio::test]

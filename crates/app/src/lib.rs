@@ -1,7 +1,8 @@
 //! What the program does, without HTTP: turns from any wire, idempotency, the tenant assistant, the strict contract.
 //!
-//! A wire reads its requests, hands them to this layer, and renders what comes back. The command line uses it the same way.
+//! A wire parses its requests, calls this layer, and renders the result. The command line does the same.
 
+pub mod administration;
 mod app;
 pub mod assistant;
 pub mod compaction;
@@ -14,5 +15,5 @@ pub mod token_count;
 pub mod turns;
 
 pub use app::{Application, Limits};
-pub use ids::{is_id, not_found};
+pub use ids::{is_id, no_such_cursor, not_found};
 pub use tenant_configs::{ConfigDraft, StoredConfig, TenantConfigs};

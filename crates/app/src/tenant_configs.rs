@@ -1,13 +1,13 @@
 //! Reads and changes a tenant's assistant settings, for the HTTP API, the command line and seeding.
 
+use amalgam_assistant::settings::{AgentSettings, EffectiveSettings, resolve};
 use amalgam_core::{
     Fault, FaultKind, Operator, Seal, SecretText, Store,
-    assistant::settings::{AgentSettings, EffectiveSettings, resolve},
     store::{AgentConfig, AgentProfile, Within},
 };
 
 /// The maximum number of attempts under concurrent changes. At least one of the competing changes succeeds per attempt.
-const TRIES: usize = 200;
+const MAX_ATTEMPTS: usize = 200;
 
 /// Access to the settings of tenants, with those of the installation as a fallback.
 #[derive(Clone, Copy)]
@@ -44,7 +44,7 @@ pub struct ConfigDraft {
 
 impl TenantConfigs<'_> {
     /// The settings of a tenant.
-    pub async fn kept(&self, within: Within<'_>) -> Result<StoredConfig, Fault> {
+    pub async fn load(&self, within: Within<'_>) -> Result<StoredConfig, Fault> {
         match self.store.agent_config_within(within).await? {
             None => Ok(StoredConfig::default()),
             Some(config) => StoredConfig::read(config),
@@ -58,24 +58,24 @@ impl TenantConfigs<'_> {
         within: Within<'_>,
         change: impl Fn(&mut ConfigDraft) -> Result<T, Fault>,
     ) -> Result<Option<(StoredConfig, T)>, Fault> {
-        for _ in 0..TRIES {
-            let kept = self.kept(within).await?;
-            let before = ConfigDraft { settings: kept.settings.clone(), api_key: kept.api_key.clone() };
+        for _ in 0..MAX_ATTEMPTS {
+            let stored = self.load(within).await?;
+            let before = ConfigDraft { settings: stored.settings.clone(), api_key: stored.api_key.clone() };
             let mut draft = before.clone();
-            let given = change(&mut draft)?;
-            if draft == before && kept.revision > 0 {
-                return Ok(Some((kept, given)));
+            let returned = change(&mut draft)?;
+            if draft == before && stored.revision > 0 {
+                return Ok(Some((stored, returned)));
             }
             let config = AgentConfig {
                 values: draft.settings.values(),
                 api_key: draft.api_key.clone(),
-                revision: kept.revision + 1,
+                revision: stored.revision + 1,
                 updated_at_ms: self.now_ms,
             };
             let (revision, updated_at_ms) = (config.revision, Some(config.updated_at_ms));
             if self.store.put_agent_config(within, config).await? {
-                let kept = StoredConfig { settings: draft.settings, api_key: draft.api_key, revision, updated_at_ms };
-                return Ok(Some((kept, given)));
+                let stored = StoredConfig { settings: draft.settings, api_key: draft.api_key, revision, updated_at_ms };
+                return Ok(Some((stored, returned)));
             }
             if self.store.tenant(Operator::of_this_process(), within.tenant_id()).await?.is_none() {
                 return Ok(None);
@@ -85,10 +85,10 @@ impl TenantConfigs<'_> {
     }
 
     /// The effective settings with their origins. Of the tenant's key only its presence is known.
-    pub fn resolve(&self, kept: &StoredConfig, profile: Option<&AgentProfile>) -> EffectiveSettings {
+    pub fn resolve(&self, stored: &StoredConfig, profile: Option<&AgentProfile>) -> EffectiveSettings {
         let own = AgentSettings {
-            api_key: kept.api_key.as_ref().map(|_| SecretText(String::new())),
-            ..kept.settings.clone()
+            api_key: stored.api_key.as_ref().map(|_| SecretText(String::new())),
+            ..stored.settings.clone()
         };
         resolve(&AgentSettings::defaults(), self.settings, &own, profile)
     }
@@ -106,7 +106,7 @@ impl StoredConfig {
     }
 
     /// The settings with the upstream key decrypted for `context`, the tenant's; none if it cannot be decrypted.
-    pub fn opened(&self, seal: &dyn Seal, context: &str) -> Option<AgentSettings> {
+    pub fn with_opened_key(&self, seal: &dyn Seal, context: &str) -> Option<AgentSettings> {
         let mut settings = self.settings.clone();
         if let Some(sealed) = &self.api_key {
             let key = seal.open(context, sealed)?;

@@ -1,4 +1,4 @@
-//! The tokens of a request, counted here and not by an upstream.
+//! Counts the tokens of a request locally, without an upstream.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::{
     turns::{self, Context, bounds, rules},
 };
 
-/// The input tokens of a request as its upstream would be sent it.
+/// The input tokens of a request in the form that its upstream would get.
 pub async fn input_tokens(app: &Application, scope: &Scope, mut parameters: ResponseParameters) -> Result<u64, Fault> {
     if parameters.model.as_deref().unwrap_or_default().is_empty() {
         parameters.model = first_model(app, scope).await;
@@ -30,18 +30,18 @@ pub async fn input_tokens(app: &Application, scope: &Scope, mut parameters: Resp
     count(app, scope, &profiled, &policy.route).await
 }
 
-/// The tokens of a request as the first of its models would be sent it.
+/// The tokens of a request in the form that the first candidate would get.
 async fn count(app: &Application, scope: &Scope, parameters: &ResponseParameters, route: &Route) -> Result<u64, Fault> {
     let request = parameters.view()?;
     turns::check_files(app, scope, parameters, &request).await?;
     let context = Context::gather(app, scope, scope.state(), parameters, &request, None).await?;
     let own = context.own_input()?;
-    let said = context.input(request.input.as_ref())?;
+    let input = context.input(request.input.as_ref())?;
     let sent = request.input.as_ref();
     let seal_context = scope.seal_context();
-    let (own, said) = (own.as_ref().or(sent), said.as_ref().or(sent));
-    let history = turns::open_history(app, &seal_context, parameters, &request, own, said)?;
-    // The content of files is counted too.
+    let (own, input) = (own.as_ref().or(sent), input.as_ref().or(sent));
+    let history = turns::open_history(app, &seal_context, parameters, &request, own, input)?;
+    // The content of files counts too.
     let expanded = app.engine.expand(scope, &history).await?;
     let history = match &expanded {
         Some(expanded) => expanded.history(&history)?,
@@ -55,13 +55,13 @@ async fn count(app: &Application, scope: &Scope, parameters: &ResponseParameters
         delivery: Delivery::Whole,
         chain: Default::default(),
         seal_context: &seal_context,
-        // An image counts the same whether or not its bytes are here.
+        // An image has the same count whether or not its bytes are loaded.
         images: &HashMap::new(),
     })?;
     Ok(app.engine.count(candidate, prepared).await?.total())
 }
 
-/// A count that names no model is made for the first that the caller may ask: all are counted alike.
+/// Without a model name, the count is made for the first model that the caller may use: all are counted alike.
 async fn first_model(app: &Application, scope: &Scope) -> Option<String> {
     app.catalog.list(scope).await.into_iter().next().map(|card| card.id)
 }

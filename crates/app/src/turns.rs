@@ -1,4 +1,5 @@
-//! From a [`TurnRequest`] to a turn: checked, gathered, equipped with tools, and then run or put in the queue.
+//! Starts turns: checks a [`TurnRequest`], loads its history, resolves its tools, and then runs it or puts it into the
+//! background queue.
 
 pub(crate) mod bounds;
 mod context;
@@ -34,41 +35,42 @@ pub use head::{HeadDue, head_or_start};
 pub(crate) use profile::apply as apply_profile;
 pub use queue::QueueRunner;
 pub use reply::{EventStream, ReplyBody, ReplyHead, TurnReply, follow, respond};
-pub(crate) use reply::{Starting, opening, reply, reply_detached};
+pub(crate) use reply::{StartFuture, opening, reply, reply_detached};
 pub use request::{HistorySource, OfferedTools, ShownParameters, TurnPolicy, TurnRequest};
 
-/// How old frames may become before they are written: with a caller that reads them as they come, and with others only.
+/// The maximum age of unwritten frames. A caller that is connected reads its frames directly; followers wait for the
+/// store.
 const FLUSH_READ: Duration = Duration::from_secs(1);
 const FLUSH_FOLLOWED: Duration = Duration::from_millis(100);
 
-/// A turn that has begun.
+/// A turn that has started.
 pub enum StartedTurn {
-    /// It runs.
+    /// The turn runs in this process.
     Running(RunningTurn),
-    /// It waits for a process.
+    /// The turn waits in the background queue.
     Queued {
         /// The response as it is stored.
         response: Box<StoredResponse>,
-        /// How the caller wants its answer.
+        /// The delivery that the caller requested.
         delivery: Delivery,
     },
 }
 
-/// A turn that runs.
+/// A turn that runs in this process.
 pub struct RunningTurn {
     /// The turn itself.
     pub run: Box<Run>,
-    /// How the caller wants its answer.
+    /// The delivery that the caller requested.
     pub delivery: Delivery,
     /// Whether the response is stored.
     pub stored: bool,
-    /// What a connection has to remember of a response that is not stored.
+    /// The items that a connection has to remember for a response that is not stored.
     pub unstored: Option<Box<UnstoredInput>>,
 }
 
-/// The items up to the answer of a response that is not stored.
+/// The input of a response that is not stored.
 pub struct UnstoredInput {
-    /// The history before the request, as far as the connection does not remember it anyway.
+    /// The history before the request, without the items that the connection remembers already.
     pub before: Vec<Json>,
     /// The request's own items.
     pub input: Json,
@@ -84,7 +86,7 @@ impl StartedTurn {
     }
 }
 
-/// Begins a turn. Until a model has accepted, every failure is a plain error.
+/// Starts a turn. Until a model has accepted, every failure is a plain error.
 pub async fn begin(app: &Application, scope: &Scope, mut turn: TurnRequest<'_>) -> Result<StartedTurn, Fault> {
     let state = turn.state(scope.state());
     let stored = state == TenantState::Stored && turn.parameters.store.unwrap_or(true);
@@ -100,7 +102,7 @@ pub async fn begin(app: &Application, scope: &Scope, mut turn: TurnRequest<'_>) 
         Some(policy) => Some(policy.route.clone()),
         None => app.catalog.resolve(scope, model).await?,
     };
-    // In boxes: the futures are large, and would be copied into every future around them.
+    // Boxed: the futures are large, and would be copied into every future around them.
     if let Some(route) = route {
         return Box::pin(run(app, scope, &turn, policy, view, checked, route)).await;
     }
@@ -113,7 +115,7 @@ pub async fn begin(app: &Application, scope: &Scope, mut turn: TurnRequest<'_>) 
     Box::pin(run(app, scope, &turn, Some(Box::new(policy)), view, checked, route)).await
 }
 
-/// What the response repeats of its request.
+/// The request's settings as the response shows them.
 fn settings_of(
     policy: Option<&TurnPolicy>,
     view: &CreateResponse<'_>,
@@ -132,7 +134,8 @@ fn settings_of(
     })
 }
 
-/// Gathers what a turn builds on, and runs it or puts it into the queue; `view` is a view of the turn's parameters.
+/// Loads the history and the tools of a turn, and runs it or puts it into the queue; `view` is a view of the turn's
+/// parameters.
 async fn run(
     app: &Application,
     scope: &Scope,
@@ -154,7 +157,7 @@ async fn run(
         Some(HistorySource::Given(before, memory)) => Context::of(before.clone(), memory.clone()),
         Some(HistorySource::Parameters) | None => {
             let mut context = Context::gather(app, scope, checked.state, parameters, &view, turn.connection).await?;
-            // A wire that stores everything composes the prompt anew for each turn.
+            // A wire that stores everything composes a new prompt for each turn.
             if policy.is_some_and(|policy| policy.always_stored) {
                 context.leave_out_prompts();
             }
@@ -164,10 +167,10 @@ async fn run(
     let background = checked.storage == Storage::Background;
     let queues = background && turn.resumes_after.is_none();
     if turn.generate && !queues {
-        requested.decided = tools::approved(app, scope, &view, &mut context).await?;
+        requested.approved = tools::approved(app, scope, &view, &mut context).await?;
     }
     let own = match stored && context.in_connection {
-        // The history that only the connection remembers is stored with the first response that is stored.
+        // A history that only the connection remembers is stored with the first stored response.
         true => context.input(view.input.as_ref())?,
         false => context.own_input()?,
     };
@@ -191,14 +194,14 @@ async fn run(
         let begin = begin(Status::Queued, number_items(own, &mut ids), Some(waiting));
         return match Box::pin(queue::enqueue(app, scope, turn, begin, settings)).await? {
             Some(queued) => Ok(queued),
-            // What it continues was deleted in the meantime.
+            // The response that it continues was deleted in the meantime.
             None => Err(no_such_response(view.previous_response_id.as_deref().unwrap_or_default())),
         };
     }
-    let said = context.input(view.input.as_ref())?;
-    let said = said.as_ref().or(view.input.as_ref());
+    let input = context.input(view.input.as_ref())?;
+    let input = input.as_ref().or(view.input.as_ref());
     let equipped = match turn.generate {
-        true => tools::equip(app, scope, policy, &view, requested, said).await?,
+        true => tools::equip(app, scope, policy, &view, requested, input).await?,
         false => None,
     };
     let storage = stored.then(|| TurnStorage {
@@ -211,7 +214,7 @@ async fn run(
         previous: view.previous_response_id.as_deref().filter(|id| !id.is_empty()).map(ToOwned::to_owned),
         keyed: turn.idempotency.clone(),
         streamed,
-        thread: policy.and_then(|policy| policy.thread.clone()),
+        session: policy.and_then(|policy| policy.session.clone()),
         raw_answer: policy.is_some_and(|policy| policy.keep_raw_answer),
     });
     let unstored = (turn.connection.is_some() && !stored).then(|| {
@@ -228,7 +231,7 @@ async fn run(
     let turn_tools = equipped
         .map(|tools| {
             let limits = (view.max_tool_calls, view.parallel_tool_calls);
-            let basis = tools::Basis {
+            let parts = tools::PromptParts {
                 parameters,
                 context: &context,
                 candidates,
@@ -238,14 +241,14 @@ async fn run(
                 losses: &losses,
                 prompt: prompt.as_ref(),
             };
-            tools.into_turn_tools(app, scope, limits, policy, basis)
+            tools.into_turn_tools(app, scope, limits, policy, parts)
         })
         .transpose()?;
-    // The same prompt serves all rounds; the first one is asked from here.
+    // All rounds use the same prompt; the first model call is made from here.
     let offered = turn_tools.as_ref().map(|tools| Arc::clone(&tools.prompt));
     let offered_view = offered.as_ref().map(|prompt| prompt.parameters.view()).transpose()?.map(Box::new);
     let view = offered_view.as_ref().unwrap_or(&view);
-    let mut history = open_history(app, &seal_context, parameters, view, own, said)?;
+    let mut history = open_history(app, &seal_context, parameters, view, own, input)?;
     if let Some(prompt) = &prompt {
         prompt.apply(&mut history);
     }
@@ -263,13 +266,13 @@ async fn run(
             delivery: checked.delivery,
             seal_context: &seal_context,
             strict: turn.strict,
-            kept: stored,
+            stored,
             memory: context.memory.as_ref(),
             losses,
             announcement: turn.announcement.as_ref(),
         },
         tools: turn_tools,
-        call_ids: policy.is_some_and(|policy| policy.thread.is_some()),
+        call_ids: policy.is_some_and(|policy| policy.session.is_some()),
         used_calls: match policy.is_some_and(|policy| policy.always_stored) {
             true => call_ids(&history),
             false => HashSet::new(),
@@ -280,7 +283,7 @@ async fn run(
     Ok(StartedTurn::Running(RunningTurn { run, delivery: checked.delivery, stored, unstored }))
 }
 
-/// The format that the final text has to have, with what checks it.
+/// The format of the final text, with its validator.
 async fn answer_format(app: &Application, format: &TextFormat<'_>) -> Option<AnswerFormat> {
     match format {
         TextFormat::Text | TextFormat::Other(_) => None,
@@ -291,7 +294,7 @@ async fn answer_format(app: &Application, format: &TextFormat<'_>) -> Option<Ans
     }
 }
 
-/// The ids of all calls of a history.
+/// The ids of all calls in a history.
 fn call_ids(history: &History<'_>) -> HashSet<String> {
     let calls = history.entries.iter().filter_map(|entry| match entry {
         Entry::Call(call) => Some(call.call_id.clone().into_owned()),
@@ -300,32 +303,32 @@ fn call_ids(history: &History<'_>) -> HashSet<String> {
     calls.collect()
 }
 
-/// The whole history, fit for any upstream: calls paired, our own summaries opened. `said` is all of it, `own` what the
-/// request brought; `request` is a view of `parameters`.
+/// The whole history, valid for any upstream: calls are paired with outputs, and sealed summaries are opened. `input`
+/// is all of it, `own` the request's part; `request` is a view of `parameters`.
 pub(crate) fn open_history<'a>(
     app: &Application,
     seal_context: &str,
     parameters: &ResponseParameters,
     request: &'a CreateResponse<'a>,
     own: Option<&Input<'_>>,
-    said: Option<&'a Input<'a>>,
+    input: Option<&'a Input<'a>>,
 ) -> Result<History<'a>, Fault> {
-    let mut history = normalise(request.instructions.as_ref(), said);
+    let mut history = normalise(request.instructions.as_ref(), input);
     compaction::open_all(&mut history, &*app.seal, seal_context)
-        .map_err(|closed| closed_item(parameters, own, &closed))?;
+        .map_err(|summary| unreadable_item(parameters, own, &summary))?;
     Ok(history)
 }
 
-/// A compaction item that is another tenant's, or not whole.
-fn closed_item(parameters: &ResponseParameters, own: Option<&Input<'_>>, closed: &UnreadableSummary<'_>) -> Fault {
+/// The error for a compaction item that is damaged or belongs to another tenant.
+fn unreadable_item(parameters: &ResponseParameters, own: Option<&Input<'_>>, summary: &UnreadableSummary<'_>) -> Fault {
     let item = match own {
-        Some(Input::Items(items)) => items.iter().find(|item| std::ptr::eq(item.raw.text(), closed.item.text())),
+        Some(Input::Items(items)) => items.iter().find(|item| std::ptr::eq(item.raw.text(), summary.item.text())),
         _ => None,
     };
-    closed.fault(&item.map_or("input".to_owned(), |item| parameters.item_path("input", item.raw)))
+    summary.fault(&item.map_or("input".to_owned(), |item| parameters.item_path("input", item.raw)))
 }
 
-/// A model that does not exist, or that the caller may not ask.
+/// The error for a model that does not exist or that the caller may not use.
 pub fn no_such_model(model: &str) -> Fault {
     let shown: String = model.chars().take(200).collect();
     Fault::new(FaultKind::NotFound, format!("The model '{shown}' does not exist or you do not have access to it."))

@@ -17,7 +17,7 @@ pub struct CallRecorder(Arc<Mutex<State>>);
 #[derive(Default)]
 struct State {
     recorded: Vec<u8>,
-    /// A body that came in one piece.
+    /// A body that arrived as one chunk.
     whole: Option<Bytes>,
     last: Option<Bytes>,
     status: Option<u16>,
@@ -43,7 +43,7 @@ pub struct CallRecording {
 }
 
 impl CallRecorder {
-    /// The most bytes that are kept of a stream, and of any answer in a transcript.
+    /// The maximum number of recorded bytes of a stream, and of any answer in a transcript.
     pub const KEPT_BYTES: usize = 4 * 1024 * 1024;
 
     /// A recorder that keeps the last event of a stream separately, however long the stream is.
@@ -79,14 +79,14 @@ impl CallRecorder {
     }
 
     /// Appends to the recorded body.
-    pub fn record(&self, piece: &[u8]) {
+    pub fn record(&self, chunk: &[u8]) {
         let mut state = self.state();
         let room = Self::KEPT_BYTES - state.recorded.len();
-        state.cut |= piece.len() > room;
-        state.recorded.extend_from_slice(piece.get(..room).unwrap_or(piece));
+        state.cut |= chunk.len() > room;
+        state.recorded.extend_from_slice(chunk.get(..room).unwrap_or(chunk));
     }
 
-    /// Starts over for another attempt, and discards what was recorded of the answer before.
+    /// Starts over for another attempt, and discards the recorded answer.
     pub fn restart(&self) {
         let mut state = self.state();
         state.retries += 1;
@@ -95,7 +95,7 @@ impl CallRecorder {
         (state.whole, state.last, state.status) = (None, None, None);
     }
 
-    /// Passes everything that is recorded through `redact` before it leaves the recorder.
+    /// Passes everything through `redact` before it leaves the recorder.
     pub fn redact_with(&self, redact: Redact) {
         self.state().redact = Some(redact);
     }

@@ -6,18 +6,18 @@ use crate::{fault::Fault, model::Model, ports::BoxFuture, scope::Scope, tool::Se
 
 /// Resolves model names. Implemented by the binary, over configuration and upstreams.
 pub trait Catalog: Send + Sync {
-    /// The models behind `name` for this caller; none if the name is unknown.
+    /// The models that `name` resolves to for this caller; none if the name is unknown.
     fn resolve<'a>(&'a self, scope: &'a Scope, name: &'a str) -> BoxFuture<'a, Result<Option<Route>, Fault>>;
 
-    /// The models behind a name, with the tenant's own upstream, key or timeout; none if the name is unknown.
+    /// The models that a name resolves to with the tenant's own upstream, key or timeout; none if the name is unknown.
     fn resolve_on<'a>(
         &'a self,
         scope: &'a Scope,
         terms: ModelSelection<'a>,
     ) -> BoxFuture<'a, Result<Option<Route>, Fault>>;
 
-    /// The model of assistants when neither tenant nor profile names one: for this upstream, or for the whole installation.
-    /// None where the built-in default applies; an empty name where upstreams are configured and none of them names a model.
+    /// The default model of assistants, for this upstream or for the whole installation. None if the built-in default
+    /// applies; an empty name if upstreams are configured but none of them names a model.
     fn default_model<'a>(&'a self, _upstream: Option<&'a str>) -> BoxFuture<'a, Option<String>> {
         Box::pin(std::future::ready(None))
     }
@@ -33,13 +33,13 @@ pub struct ModelSelection<'a> {
     pub name: &'a str,
     /// The operator's name of the upstream; none for any upstream that serves the model.
     pub upstream: Option<&'a str>,
-    /// The credential that is sent instead of the operator's.
+    /// The credential that replaces the operator's.
     pub key: Option<&'a SecretText>,
     /// The idle timeout.
     pub patience: Option<Duration>,
 }
 
-/// The models behind a name: the first candidate, and its fallbacks in order.
+/// The models that a name resolves to: the first candidate, and its fallbacks in order.
 #[derive(Clone)]
 pub struct Route {
     /// Never empty.
@@ -74,13 +74,13 @@ pub struct ModelCard {
     pub id: String,
     /// The upstream's name.
     pub owned_by: String,
-    /// The wire behind it: `responses`, `chat`, `anthropic`, `demo`.
+    /// The API of its upstream: `responses`, `chat`, `anthropic`, `demo`.
     pub wire: String,
     /// Seconds since 1970.
     pub created: u64,
     /// The context window in tokens, if the operator has configured one.
     pub context_window: Option<u64>,
-    /// The most tokens of an answer, if the operator has configured it.
+    /// The maximum number of output tokens, if the operator has configured it.
     pub max_output_tokens: Option<u64>,
     /// `text`, `image`, …
     pub modalities: Vec<String>,
@@ -88,6 +88,6 @@ pub struct ModelCard {
     pub tools: bool,
     /// Whether it can follow a JSON schema.
     pub structured_output: bool,
-    /// Names that are tried when this one fails.
+    /// The models that are tried when this one fails.
     pub fallback: Vec<String>,
 }

@@ -1,8 +1,7 @@
-//! Compaction: a summary in place of the conversation before it, sealed, so that only its own tenant can use it.
+//! Compaction: replaces a conversation by a summary, sealed so that only its own tenant can use it.
 //!
-//! What a compaction leaves is a list of items that begins the next chain: instructions and the user's latest messages as
-//! they were, and one item that holds the summary. The item is the same for every upstream. When it comes back it is
-//! opened before any adapter sees it.
+//! The result is a list of items that starts the next chain: instructions and the user's latest messages verbatim, and
+//! one item with the summary. The item is the same for every upstream. It is opened before any adapter sees it.
 
 use amalgam_protocol::{Content, Input, Item, ItemKind, Json, JsonStr, Raw, Role, Writer};
 
@@ -45,15 +44,15 @@ continue from there: what it reports as done need not be done again, and nothing
 /// The text after it.
 const AFTER: &str = "\n[End of the summary]";
 
-/// The form of what is sealed. A change that older versions cannot read gets a new number.
+/// The version of the sealed format. A change that older versions cannot read gets a new number.
 const VERSION: u64 = 1;
 
-/// A summary, and where it comes from.
+/// A summary and its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
     /// The text.
     pub text: String,
-    /// The model that wrote it, by the name that the caller knows.
+    /// The model that wrote it, by the caller's name for it.
     pub model: String,
     /// Seconds since 1970.
     pub created_at: u64,
@@ -86,8 +85,8 @@ impl Summary {
         })
     }
 
-    /// The summary as a model reads it.
-    pub fn told(&self) -> String {
+    /// The summary as the model reads it.
+    pub fn prompt_text(&self) -> String {
         [BEFORE, self.text.trim(), AFTER].concat()
     }
 }
@@ -97,10 +96,10 @@ fn purpose(context: &str) -> String {
     format!("{context}/compaction")
 }
 
-/// A compaction item in our format that cannot be opened: it belongs to another tenant, or is damaged.
+/// A compaction item in this server's format that cannot be opened: it belongs to another tenant, or is damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnreadableSummary<'a> {
-    /// The item as it was sent.
+    /// The item of the request.
     pub item: Raw<'a>,
 }
 
@@ -113,8 +112,7 @@ impl UnreadableSummary<'_> {
     }
 }
 
-/// Puts summaries in the place of our own compaction items. Items that others sealed stay as they are: they may be the
-/// upstream's own.
+/// Replaces this server's compaction items by their summaries. Other sealed items stay: they may be the upstream's own.
 pub fn open_all<'a>(history: &mut History<'a>, seal: &dyn Seal, context: &str) -> Result<(), UnreadableSummary<'a>> {
     for entry in history.instructions.iter_mut().chain(&mut history.entries) {
         let Entry::Opaque(Item { raw, kind: ItemKind::Compaction(compaction) }) = entry else { continue };
@@ -123,27 +121,27 @@ pub fn open_all<'a>(history: &mut History<'a>, seal: &dyn Seal, context: &str) -
             continue;
         }
         let summary = Summary::open(&sealed, seal, context).ok_or(UnreadableSummary { item: *raw })?;
-        *entry = Entry::Summary(summary.told());
+        *entry = Entry::Summary(summary.prompt_text());
     }
     Ok(())
 }
 
-/// What stays of a conversation beside its summary.
+/// The items of a conversation that are kept besides its summary.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RetainedItems {
-    /// Items with ids, as a response has them.
+    /// Items with ids.
     pub items: Vec<Json>,
-    /// Messages of the user that were too long to stay.
+    /// Messages of the user that were too long to keep.
     pub losses: Vec<Loss>,
 }
 
-/// Whether an entry is a message of the user's own.
-pub fn is_of_the_user(entry: &Entry<'_>) -> bool {
+/// Whether an entry is a message that the user wrote.
+pub fn is_user_message(entry: &Entry<'_>) -> bool {
     matches!(share(entry), Share::WithinBudget)
 }
 
-/// The items that stay: messages of the application and tools that came with them, all of them; messages of the user, the
-/// latest ones, as many as weigh at most `budget`. `weigh` is asked for messages of the user, from the latest on.
+/// The items to keep: all messages of the application and the tools inside the history, and the user's latest messages
+/// within a token `budget`. `weigh` is called with the user's messages, from the latest on.
 pub fn keep<'a>(
     history: &History<'a>,
     ids: &mut Ids,
@@ -157,7 +155,8 @@ pub fn keep<'a>(
         match share(entry) {
             Share::Always => chosen.push(entry),
             Share::WithinBudget => {
-                // The first that is too long ends it: a gap in the middle would tell a story that did not happen.
+                // The first message that is too long ends the list: a gap in the middle would misrepresent the
+                // conversation.
                 left = left.and_then(|left| left.checked_sub(weigh(entry)));
                 match left {
                     Some(_) => chosen.push(entry),
@@ -185,8 +184,8 @@ enum Share {
 fn share(entry: &Entry<'_>) -> Share {
     match entry {
         Entry::Message { role: Role::System | Role::Developer, .. } => Share::Always,
-        // A message of ours that has parts and no item is what a tool gave back; what agents told each other is no
-        // message of the user either.
+        // A message that this server wrote, with parts and no item, is a tool's output; messages between agents are not
+        // the user's either.
         Entry::Message { role: Role::User, item: None, content: Content::Text(_) } => Share::WithinBudget,
         Entry::Message { role: Role::User, item: Some(item), .. } => match item.get_str("type").as_deref() {
             None | Some("message") => Share::WithinBudget,

@@ -5,7 +5,9 @@
 
 mod calls;
 mod citations;
+mod ending;
 mod extra;
+mod frames;
 mod hosted;
 mod items;
 mod partial;
@@ -18,15 +20,13 @@ use std::{
 };
 
 use amalgam_protocol::{
-    DONE, ErrorObject, EventKind, Json, Literal, Provenance, Raw, ResponseSettings, Snapshot, Status, Usage, Writer,
+    ErrorObject, EventKind, Json, Literal, Provenance, Raw, ResponseSettings, Status, Usage, Writer,
 };
 
 use crate::{
     fault::Fault,
     ids::Ids,
-    model::{Delivery, Finish, ModelEvent},
-    stored_response::error_frame,
-    toolset::CallKind,
+    model::{Delivery, ModelEvent},
 };
 use citations::Citations;
 pub use hosted::{HostedCall, HostedCallResult};
@@ -272,18 +272,6 @@ impl Emitter {
         self.usage
     }
 
-    /// The model's answer is over, and the response is not: whatever is open is closed.
-    pub fn end_round(&mut self) {
-        self.close();
-        self.end_late();
-        self.earlier = self.usage();
-        self.usage = None;
-        self.answer_calls.clear();
-        self.reassigned = false;
-        self.round += 1;
-        self.round_from = self.output.len();
-    }
-
     /// The items that are complete, as they are shown.
     pub fn output(&self) -> &[Json] {
         &self.output
@@ -308,154 +296,6 @@ impl Emitter {
         &self.response_id
     }
 
-    /// Writes the terminal event. What must be on disk by then is on disk.
-    pub fn conclude(&mut self, now: u64) {
-        let kind = match self.status {
-            Status::Completed => {
-                self.completed_at = Some(now);
-                EventKind::Completed
-            }
-            Status::Incomplete => EventKind::Incomplete,
-            _ => EventKind::Failed,
-        };
-        self.life_cycle(kind);
-        self.done();
-    }
-
-    /// Ends the response in an error: `error`, `response.failed`, and nothing after it.
-    pub fn fail(&mut self, error: ErrorObject) {
-        self.open = None;
-        self.waiting.clear();
-        if self.delivery == Delivery::Stream {
-            error_frame(&mut self.frames, self.sequence, &error);
-            self.sequence += 1;
-        }
-        self.status = Status::Failed;
-        self.error = Some(error);
-        self.incomplete_reason = None;
-        self.clear_output();
-        (self.usage, self.earlier) = (None, None);
-        self.life_cycle(EventKind::Failed);
-        self.done();
-    }
-
-    /// Closes what is open because the answer is not waited for any longer: a message stays as far as it was written, and a
-    /// call whose arguments are complete. Half a call and unfinished reasoning are of no use to a later turn.
-    pub fn interrupt(&mut self) {
-        self.release();
-        self.waiting.clear();
-        match &self.open {
-            Some(Open::Message(message)) if message.ended => self.close_open("completed"),
-            Some(Open::Message(message)) if message.has_content() => self.close_open("incomplete"),
-            Some(Open::Call(call)) if call.is_complete() => self.close_open("completed"),
-            _ => self.open = None,
-        }
-        self.end_late();
-        self.status = Status::Cancelled;
-        self.incomplete_reason = None;
-    }
-
-    /// Ends a response that was interrupted because it was cancelled: `response.incomplete` with status `cancelled`, and
-    /// nothing after it.
-    pub fn cancel(&mut self) {
-        self.interrupt();
-        self.life_cycle(EventKind::Incomplete);
-        self.done();
-    }
-
-    /// A sign of life for a client that waits; counts as an event.
-    pub fn keepalive(&mut self) {
-        self.event(EventKind::Keepalive, |_| {});
-    }
-
-    /// Whether frames wait to be sent.
-    pub fn has_frames(&self) -> bool {
-        !self.frames.bytes().is_empty()
-    }
-
-    /// The frames that wait to be sent.
-    pub fn frames(&self) -> &[u8] {
-        self.frames.bytes()
-    }
-
-    /// Bytes of frames that wait to be sent.
-    pub fn frames_len(&self) -> usize {
-        self.frames.bytes().len()
-    }
-
-    /// The complete frames since the last call.
-    pub fn take_frames(&mut self) -> Vec<u8> {
-        self.frames.take()
-    }
-
-    /// The current response object.
-    pub fn response(&self) -> Vec<u8> {
-        let mut writer = Writer::with_capacity(self.response_len());
-        self.snapshot().write(&mut writer);
-        writer.into_bytes()
-    }
-
-    /// Roughly the length of the response object.
-    fn response_len(&self) -> usize {
-        let output: usize = self.output.iter().map(|item| item.bytes().len() + 1).sum();
-        output + self.settings.len() + 640
-    }
-
-    fn snapshot(&self) -> Snapshot<'_> {
-        Snapshot {
-            id: &self.response_id,
-            created_at: self.created_at,
-            completed_at: self.completed_at,
-            status: self.status,
-            error: self.error.as_ref(),
-            incomplete_reason: self.incomplete_reason.as_deref(),
-            output: &self.output,
-            usage: self.usage(),
-            provenance: &self.provenance,
-            settings: &self.settings,
-        }
-    }
-
-    fn life_cycle(&mut self, kind: EventKind) {
-        if self.delivery == Delivery::Whole {
-            return;
-        }
-        let mut frames = std::mem::take(&mut self.frames);
-        frames.reserve(self.response_len());
-        frames.frame(kind.name(), |writer| {
-            writer.key("sequence_number").number(self.sequence);
-            self.snapshot().write(writer.key("response"));
-        });
-        self.frames = frames;
-        self.sequence += 1;
-    }
-
-    fn event(&mut self, kind: EventKind, fill: impl FnOnce(&mut Writer)) {
-        if self.delivery == Delivery::Whole {
-            return;
-        }
-        let sequence = self.sequence;
-        self.frames.frame(kind.name(), |writer| {
-            writer.key("sequence_number").number(sequence);
-            fill(writer);
-        });
-        self.sequence += 1;
-    }
-
-    fn done(&mut self) {
-        if self.delivery == Delivery::Stream {
-            self.frames.outside(DONE);
-        }
-    }
-
-    /// Discards the output, so that a failed response contains no partial answer.
-    fn clear_output(&mut self) {
-        self.output.clear();
-        self.positions = OutputPositions::default();
-        self.kept.clear();
-        self.citations = None;
-    }
-
     fn place(&self) -> Place {
         Place { output_index: self.output.len() as u64 }
     }
@@ -476,80 +316,6 @@ impl Emitter {
             writer.key("item").valid(item.bytes());
         });
         self.output.push(item);
-    }
-
-    /// Closes whatever is open, as completed.
-    fn close(&mut self) {
-        self.close_open("completed");
-        while let Some(call) = self.waiting.pop_front() {
-            self.open_call(call);
-            self.close_open("completed");
-        }
-    }
-
-    fn close_open(&mut self, status: &str) {
-        self.close_part();
-        self.close_summary();
-        let place = self.place();
-        match self.open.take() {
-            None => {}
-            Some(Open::Message(message)) => self.item_done(message.item(status)),
-            Some(Open::Reasoning(reasoning)) => self.item_done(reasoning.item()),
-            Some(Open::Passing { key, item }) => self.leave_passing(key, item),
-            Some(Open::Call(mut call)) => {
-                if call.kind == CallKind::Function && call.text.is_empty() {
-                    call.text.extend_from_slice(b"{}");
-                    self.call_delta_event(&call, place, &Literal::from_text("{}"));
-                }
-                match call.kind {
-                    CallKind::Function => self.event(EventKind::ArgumentsDone, |writer| {
-                        call.locate(place, writer);
-                        writer.key("name").string(&call.name);
-                        writer.key("arguments").escaped(&[&call.text]);
-                    }),
-                    CallKind::Custom => self.event(EventKind::CustomInputDone, |writer| {
-                        call.locate(place, writer);
-                        writer.key("input").escaped(&[&call.text]);
-                    }),
-                    CallKind::Client(_) => self.item_added(|| call.item("in_progress")),
-                }
-                self.positions.calls.push((call.key, self.output.len()));
-                self.item_done(call.item(status));
-            }
-        }
-    }
-
-    fn finish(&mut self, finish: Finish) -> Result<(), Fault> {
-        let reason = match finish {
-            Finish::Failed(fault) => return Err(fault),
-            Finish::Stop => None,
-            Finish::Length => Some("max_output_tokens".to_owned()),
-            Finish::ContentFilter => Some("content_filter".to_owned()),
-            Finish::Incomplete(reason) => Some(reason),
-        };
-        match reason {
-            None => {
-                self.close();
-                self.status = Status::Completed;
-            }
-            Some(reason) => {
-                // Calls that waited count as complete; only the last item was cut off.
-                while !self.waiting.is_empty() {
-                    self.close_open("completed");
-                    if let Some(call) = self.waiting.pop_front() {
-                        self.open_call(call);
-                    }
-                }
-                self.close_open(match &self.open {
-                    Some(Open::Call(call)) if call.is_whole() => "completed",
-                    _ => "incomplete",
-                });
-                self.status = Status::Incomplete;
-                self.incomplete_reason = Some(reason);
-            }
-        }
-        self.end_late();
-        Ok(())
     }
 }
 

@@ -7,7 +7,10 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::model::{CallHead, ItemExtra, PartOwner};
+use crate::{
+    model::{CallHead, Finish, ItemExtra, PartOwner},
+    toolset::CallKind,
+};
 
 fn emitter(delivery: Delivery) -> Emitter {
     let request = CreateResponse::default();

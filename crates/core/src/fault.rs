@@ -1,7 +1,8 @@
-//! Everything that can go wrong in a turn, once.
+//! Faults: everything that can go wrong in a turn.
 //!
-//! A fault carries two texts: `message` is for the caller, `detail` is for the log. Its canonical form, which responses store
-//! and the Responses API shows, is made in `fault/error_object.rs`. Wires decide the HTTP status; nothing here knows HTTP.
+//! A fault has two texts: `message` is for the caller, `detail` is for the log. Its canonical form, which responses
+//! store and the Responses API shows, is made in `fault/error_object.rs`. Wires decide the HTTP status; nothing here
+//! knows HTTP.
 
 mod error_object;
 mod request;
@@ -16,9 +17,9 @@ use std::{
 /// The kind of a fault; each wire maps it to a status and a code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FaultKind {
-    /// The caller's request is wrong and will stay wrong.
+    /// The request is invalid; a retry would fail too.
     Invalid,
-    /// No credential, or none that we know.
+    /// No credential, or an unknown one.
     Unauthenticated,
     /// The caller's key does not allow the request.
     Forbidden,
@@ -26,74 +27,74 @@ pub enum FaultKind {
     NotFound,
     /// The path exists, the method does not.
     MethodNotAllowed,
-    /// The body, or something in it, is larger than we take.
+    /// The body, or something in it, exceeds a limit.
     TooLarge,
     /// The body is not JSON by its content type.
     UnsupportedMedia,
     /// The caller took too long to send its request.
     RequestTimeout,
-    /// The same identity was used for something else before.
+    /// The same id was used for something else before.
     Conflict,
-    /// The same idempotency key came with another body.
+    /// The same idempotency key was used with another body.
     Mismatch,
-    /// We have no room for this turn now.
+    /// The server has no capacity for this turn now.
     Overloaded,
-    /// Requests hold as much memory as they may.
+    /// Requests use all of their memory budget.
     OutOfMemory,
-    /// The process is about to end.
+    /// The process is shutting down.
     ShuttingDown,
-    /// The upstream has no room for us now.
+    /// The upstream has no capacity now.
     UpstreamBusy,
     /// The upstream account's quota is exhausted.
     UpstreamQuota,
-    /// The upstream does not accept our credential.
+    /// The upstream does not accept the server's credential.
     UpstreamCredential,
-    /// The upstream refused what we sent, for a reason that the caller can mend.
+    /// The upstream refused the request for a reason that the caller can correct.
     UpstreamRejected,
     /// The upstream does not know the model.
     UpstreamUnknownModel,
-    /// The prompt is longer than the model takes.
+    /// The prompt is longer than the model's context window.
     ContextLength,
     /// The upstream's safety system refused.
     ContentPolicy,
-    /// The upstream could not be reached, or answered with a failure of its own.
+    /// The upstream could not be reached, or failed.
     UpstreamDown,
-    /// The upstream answered with something that is not an answer, or stopped in the middle of one.
+    /// The upstream's answer is invalid or incomplete.
     UpstreamBroken,
-    /// The upstream stayed silent for too long.
+    /// The upstream did not answer in time.
     UpstreamTimeout,
     /// An MCP server could not be reached.
     ToolServer,
-    /// A tool failed that must not.
+    /// A tool failed whose policy fails the turn.
     ToolFailed,
-    /// The turn ran past its own deadline.
+    /// The turn exceeded its deadline.
     Deadline,
     /// The caller disconnected, or cancelled the response.
     Cancelled,
-    /// The store cannot be used now.
+    /// The store is not available.
     StoreDown,
-    /// Our own mistake.
+    /// A bug of this server.
     Internal,
 }
 
-/// One fault. As small as a pointer: nearly everything may fail, hardly anything does, and every result has room for one.
+/// A fault. Boxed, so that every `Result` stays small: nearly everything may fail, but rarely does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault(Box<FaultParts>);
 
-/// What a fault consists of: its kind, what the caller reads, and what the log reads.
+/// The parts of a fault: its kind, the caller's text, and the log's text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FaultParts {
-    /// Which decision this is.
+    /// The kind.
     pub kind: FaultKind,
-    /// For the caller; never holds a secret or a foreign body.
+    /// For the caller; never contains a secret or an upstream's body.
     pub message: Cow<'static, str>,
     /// The JSON path or field at fault, such as `input[2].content[0].text`.
     pub param: Option<Cow<'static, str>>,
-    /// A code more exact than the kind's own, such as `missing_required_parameter`.
+    /// A more specific code than the kind's own, such as `missing_required_parameter`.
     pub code: Option<Cow<'static, str>>,
-    /// When trying again makes sense.
+    /// When a retry makes sense.
     pub retry_after: Option<Duration>,
-    /// For the log; may quote what an upstream said.
+    /// For the log; may quote an upstream.
     pub detail: Option<String>,
 }
 
@@ -104,35 +105,43 @@ impl Fault {
         Self(Box::new(FaultParts { kind, message, param: None, code: None, retry_after: None, detail: None }))
     }
 
-    /// What the fault consists of.
+    /// The parts of the fault.
     pub fn into_parts(self) -> FaultParts {
         *self.0
     }
 
-    /// All that is known: what the log reads, or else what the caller reads.
+    /// The most detailed text: the log's, or else the caller's.
     pub fn into_detail(self) -> String {
         let FaultParts { detail, message, .. } = self.into_parts();
         detail.unwrap_or_else(|| message.into_owned())
     }
 
-    /// A caller's mistake in one field.
+    /// The message with its detail, for the operator.
+    pub fn explained(&self) -> String {
+        match &self.detail {
+            Some(detail) => format!("{self} ({detail})"),
+            None => self.to_string(),
+        }
+    }
+
+    /// An error of the caller in one field.
     pub fn invalid(param: impl Into<Cow<'static, str>>, message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(FaultKind::Invalid, message).param(param)
     }
 
-    /// Our own mistake; the caller learns nothing, the log everything.
+    /// A bug of this server; the caller gets no detail, the log gets all of it.
     pub fn internal(detail: impl fmt::Display) -> Self {
         Self::new(FaultKind::Internal, "The server had an error while processing your request.").detail(detail)
     }
 
-    /// Names the field at fault.
+    /// Sets the field at fault.
     #[must_use]
     pub fn param(mut self, param: impl Into<Cow<'static, str>>) -> Self {
         self.param = Some(param.into());
         self
     }
 
-    /// Gives a code more exact than the kind's own.
+    /// Sets a more specific code than the kind's own.
     #[must_use]
     pub fn code(mut self, code: impl Into<Cow<'static, str>>) -> Self {
         self.code = Some(code.into());
@@ -146,7 +155,7 @@ impl Fault {
         self
     }
 
-    /// Adds what only the log may read.
+    /// Sets the detail for the log.
     #[must_use]
     pub fn detail(mut self, detail: impl fmt::Display) -> Self {
         self.detail = Some(detail.to_string());

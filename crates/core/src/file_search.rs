@@ -1,8 +1,8 @@
 //! `file_search`: how its calls are sent to a model, returned and stored, and how its results are cited.
 //!
-//! To a model it is a function with queries; its output is the list of results as the published item has it, each with a
-//! marker. A caller sees the queries, and the results if it asks for them. What the model was told is kept with the item either
-//! way, so that later turns know it.
+//! The model sees a function with queries; its output is the list of results in the format of the published item, each
+//! with a marker. A caller sees the queries, and the results if it includes them. The model's output is stored with the
+//! item in any case, for later turns.
 
 use std::borrow::Cow;
 
@@ -17,20 +17,20 @@ use crate::{
 
 /// The function's name, and the type of the tool.
 pub const FILE_SEARCH: &str = "file_search";
-/// What a caller includes to see the results.
+/// The `include` value for results.
 pub const FILE_SEARCH_RESULTS: &str = "file_search_call.results";
 
 /// The attribute with the source of a document.
 const SOURCE: &str = "source";
-/// What markers begin with.
+/// The prefix of markers.
 const MARKER: &str = "[kb:";
 /// The placeholder for results that the caller did not get and cannot send back.
 const NOT_KEPT: &[u8] =
     br#""The results of this search are not part of the conversation any more. Search again to see them.""#;
-/// The longest id in a marker.
-const LONGEST_ID: usize = 64;
+/// The maximum length of an id in a marker.
+const MAX_ID_BYTES: usize = 64;
 
-/// The queries that a call's arguments hold: `queries`, or a single `query`.
+/// The queries in a call's arguments: `queries`, or a single `query`.
 pub fn queries(arguments: Raw<'_>) -> Vec<Cow<'_, str>> {
     let texts = |raw: Raw<'_>| matches!(raw.shape(), Shape::Array | Shape::String);
     let said = arguments.get("queries").filter(|said| texts(*said)).or_else(|| arguments.get("query"));
@@ -41,7 +41,7 @@ pub fn queries(arguments: Raw<'_>) -> Vec<Cow<'_, str>> {
     }
 }
 
-/// Writes a piece that was found as one of the results, with a score from 0 to 1.
+/// Writes a found chunk as a result, with a score from 0 to 1.
 pub fn write_result(writer: &mut Writer, chunk: &FoundChunk, score: f64) {
     let lines = format!("{}-{}", chunk.start_line, chunk.end_line);
     let marker = format!("{MARKER}{}]", chunk.id);
@@ -73,7 +73,7 @@ pub fn write_result(writer: &mut Writer, chunk: &FoundChunk, score: f64) {
     });
 }
 
-/// The id that a document is cited by: stable while its path is, however often it is imported.
+/// The id by which a document is cited: stable as long as its path is, across imports.
 fn file_id(chunk: &FoundChunk) -> String {
     let source = chunk.attributes.iter().find(|(name, _)| name == SOURCE).map_or("", |(_, value)| value);
     let mut digest = Sha256::new();
@@ -96,7 +96,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// All that an output of a search holds.
+    /// All results in a search's output.
     pub(crate) fn all(output: Raw<'_>) -> Vec<Self> {
         let source = |result: Raw<'_>| {
             let marker = result.get("attributes")?.get_str("marker")?;
@@ -113,7 +113,7 @@ impl Source {
         }
     }
 
-    /// The annotation that cites it at a place of the text.
+    /// The annotation that cites it at an index of the text.
     pub(crate) fn annotation(&self, index: usize) -> Json {
         let mut writer = Writer::with_capacity(self.file_id.len() + self.filename.len() + 80);
         writer.object(|writer| {
@@ -126,29 +126,29 @@ impl Source {
     }
 }
 
-/// What a text that begins with a bracket begins with.
+/// The result of parsing text that begins with a bracket.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Marker<'a> {
-    /// The marker of this id, so many bytes long.
+    /// A marker with this id and this length in bytes.
     Whole(&'a str, usize),
     /// Possibly the beginning of a marker.
-    Begun,
+    Partial,
     /// Something else.
     No,
 }
 
 impl<'a> Marker<'a> {
-    /// The marker that the text begins with.
+    /// Parses the start of a text.
     pub(crate) fn at(text: &'a str) -> Self {
         let Some(rest) = text.strip_prefix(MARKER) else {
-            return if MARKER.starts_with(text) { Self::Begun } else { Self::No };
+            return if MARKER.starts_with(text) { Self::Partial } else { Self::No };
         };
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
         let end = rest.find(|c: char| !plain(c)).unwrap_or(rest.len());
         let (id, behind) = rest.split_at(end);
         match behind.chars().next() {
-            _ if id.len() > LONGEST_ID => Self::No,
-            None => Self::Begun,
+            _ if id.len() > MAX_ID_BYTES => Self::No,
+            None => Self::Partial,
             Some(']') if !id.is_empty() => Self::Whole(id, MARKER.len() + id.len() + 1),
             Some(_) => Self::No,
         }
@@ -174,7 +174,7 @@ impl Search<'_> {
     }
 
     /// The item as it is stored: with the output for the model and the model's call id.
-    pub(crate) fn kept(&self, call: ModelCall<'_>) -> Json {
+    pub(crate) fn stored(&self, call: ModelCall<'_>) -> Json {
         let results = self.shown_results();
         let hidden = self.output.filter(|_| results.is_none());
         self.item(results, |writer| {
@@ -210,7 +210,7 @@ impl Search<'_> {
 }
 
 /// The output for the model of a stored search item.
-pub(crate) fn told(item: Raw<'_>) -> Raw<'_> {
+pub(crate) fn model_output(item: Raw<'_>) -> Raw<'_> {
     let results = || item.get("results").filter(|results| results.shape() == Shape::Array);
     item.get(private_fields::OUTPUT)
         .or_else(results)
@@ -220,19 +220,19 @@ pub(crate) fn told(item: Raw<'_>) -> Raw<'_> {
 /// Whether a later read of an item includes results that its first caller did not ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Results {
-    /// As the first caller.
+    /// As for the first caller.
     Hidden,
-    /// All of them.
+    /// All results.
     Shown,
 }
 
 /// A stored item as a later read returns it.
-pub fn shown(kept: Json, results: Results) -> Json {
-    if !has_private_fields(kept.raw()) {
-        return kept;
+pub fn shown(stored: Json, results: Results) -> Json {
+    if !has_private_fields(stored.raw()) {
+        return stored;
     }
-    let mut writer = Writer::with_capacity(kept.bytes().len());
-    write_shown(&mut writer, kept.raw(), results);
+    let mut writer = Writer::with_capacity(stored.bytes().len());
+    write_shown(&mut writer, stored.raw(), results);
     Json::from_writer(writer)
 }
 
@@ -241,8 +241,8 @@ pub(crate) fn write_shown(writer: &mut Writer, item: Raw<'_>, results: Results) 
     if !has_private_fields(item) {
         return writer.raw(item);
     }
-    let kept = item.get(private_fields::OUTPUT);
-    let found = kept.filter(|kept| results == Results::Shown && kept.shape() == Shape::Array);
+    let stored = item.get(private_fields::OUTPUT);
+    let found = stored.filter(|stored| results == Results::Shown && stored.shape() == Shape::Array);
     writer.object(|writer| {
         for (name, value) in item.fields().filter(|(name, _)| !private_fields::is_private(*name)) {
             match (&*name.decode(), found) {

@@ -70,7 +70,7 @@ fn queries_are_read_in_either_form() {
 #[test]
 fn a_marker_is_whole_begun_or_none() {
     for begun in ["[", "[k", "[kb", "[kb:", "[kb:7", "[kb:a_B-9"] {
-        assert_eq!(Marker::at(begun), Marker::Begun, "{begun}");
+        assert_eq!(Marker::at(begun), Marker::Partial, "{begun}");
     }
     for other in ["[x", "[kb]", "[kb:]", "[kb:7 ]", "[kb:ü]", "[KB:7]", &format!("[kb:{}", "7".repeat(65))] {
         assert_eq!(Marker::at(other), Marker::No, "{other}");

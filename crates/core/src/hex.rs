@@ -1,4 +1,4 @@
-//! Bytes in hexadecimal digits, such as those of a digest.
+//! Hexadecimal digits, such as those of a digest.
 
 /// Two digits for each byte, in lower case.
 pub fn hex(bytes: &[u8]) -> String {

@@ -26,7 +26,7 @@ pub struct History<'a> {
     pub instructions: Vec<Entry<'a>>,
     /// The entries in the order in which they were sent. Every call has one output, somewhere after it.
     pub entries: Vec<Entry<'a>>,
-    /// What normalising changed.
+    /// The losses of normalisation.
     pub losses: Vec<Loss>,
 }
 
@@ -39,16 +39,16 @@ pub enum Entry<'a> {
         role: Role,
         /// The content.
         content: Content<'a>,
-        /// As it was sent.
+        /// The original item.
         item: Option<Raw<'a>>,
     },
-    /// Our own text in place of an item that could not be sent; always in the user's role.
+    /// Text of this server in place of an item that could not be sent; always in the user's role.
     Note(String),
     /// A summary in place of all entries before it; always in the user's role.
     Summary(String),
     /// A tool call.
     Call(Call<'a>),
-    /// The tool answered.
+    /// A tool's output.
     Output(Output<'a>),
     /// Reasoning of the model.
     Reasoning(Item<'a>),
@@ -57,7 +57,7 @@ pub enum Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// About as many bytes as it was sent with.
+    /// The approximate size in bytes.
     #[expect(clippy::len_without_is_empty, reason = "an entry is never nothing")]
     pub fn len(&self) -> usize {
         match self {
@@ -75,30 +75,30 @@ impl Entry<'_> {
     }
 }
 
-/// A text that a tool or a model wrote, to stand in a note of ours: every line is indented, so that none can pass for a label
-/// of ours.
+/// Indents every line of a tool's or a model's text inside a note of this server, so that no line can pass for a label
+/// of the note.
 pub fn indented(text: &str) -> String {
     text.split('\n').map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
 }
 
-/// A tool call that has its output.
+/// A tool call, which has an output.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Call<'a> {
-    /// As it was sent.
+    /// The original item.
     pub item: Raw<'a>,
-    /// Function, custom tool, or a tool with items of its own.
+    /// Function, custom tool, or a tool with its own item type.
     pub kind: CallKind,
     /// Unique in this history.
     pub call_id: Cow<'a, str>,
-    /// Whether `call_id` is ours, because the client's was used before.
+    /// Whether `call_id` is new, because the client's was used before.
     pub renamed: bool,
-    /// The tool's name as the client knows it.
+    /// The client's name for the tool.
     pub name: Cow<'a, str>,
-    /// The namespace that the client has it in.
+    /// The client's namespace of the tool.
     pub namespace: Option<Cow<'a, str>>,
     /// Its arguments or input.
     pub payload: Payload<'a>,
-    /// Whether this server ran it: then `item` is no `function_call`, and the call is written from its parts.
+    /// Whether this server ran it: then `item` is not a `function_call`, and the call is written from its parts.
     pub hosted: bool,
 }
 
@@ -109,7 +109,7 @@ pub enum Payload<'a> {
     Arguments(JsonStr<'a>),
     /// A custom tool's input: free text.
     Input(JsonStr<'a>),
-    /// The action or operation of a tool with items of its own.
+    /// The action or operation of a tool with its own item type.
     Value(Raw<'a>),
     /// The queries of a search: an array of strings.
     Queries(Raw<'a>),
@@ -126,25 +126,25 @@ impl<'a> Payload<'a> {
     }
 }
 
-/// The output of the call of the same id.
+/// The output of the call with the same id.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Output<'a> {
-    /// As it was sent.
+    /// The original item.
     pub item: Raw<'a>,
-    /// Which kind of call it answers.
+    /// The kind of the call.
     pub kind: CallKind,
     /// The call's id, renamed along with it.
     pub call_id: Cow<'a, str>,
-    /// Whether `call_id` is ours.
+    /// Whether `call_id` is new.
     pub renamed: bool,
-    /// What came out.
+    /// The content.
     pub content: Content<'a>,
-    /// Whether a server of ours ran the call: then `item` is the call as well.
+    /// Whether this server ran the call: then `item` is the call as well.
     pub hosted: bool,
 }
 
 impl<'a> Output<'a> {
-    /// Where the picture is, if a screenshot is all that came out.
+    /// The image URL, if the content is only a screenshot.
     pub fn screenshot(&self) -> Option<JsonStr<'a>> {
         let Content::Value(value) = self.content else { return None };
         let kind = value.get("type").and_then(Raw::as_str)?;

@@ -1,15 +1,15 @@
 //! Public ids, all made here.
 //!
 //! `resp_AM-{milliseconds}-{24}` for responses, `{prefix}_AM-{24}` for everything else, where 24 are lower-case letters
-//! and digits that carry 124 random bits. The ids of a response's items begin with the same sixteen characters as the last
-//! part of the response's own id, its stem: an item's id leads to its response without an index of items.
+//! and digits that carry 124 random bits. The ids of a response's items begin with the same sixteen characters as the
+//! last part of the response's own id, its stem: an item's id leads to its response without an index of items.
 //!
-//! Eight characters of a stem are the time and eight are random: stems of one time stand beside each other in an index, so
-//! that new ones go where the last ones went. The ids of responses and of their items keep 82 random bits each.
+//! Eight characters of a stem are the time and eight are random: stems of the same time are neighbours in an index, so
+//! that new entries are appended. The ids of responses and of their items keep 82 random bits each.
 
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
-/// What an id is for; decides its prefix.
+/// The kind of an id, which determines its prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum IdKind {
     /// `msg`
@@ -50,7 +50,7 @@ pub enum IdKind {
     McpListTools,
     /// `mcpr`
     McpApprovalRequest,
-    /// `try`: a call outside of any turn.
+    /// `try`: a call outside any turn.
     Trial,
     /// `sess`
     Session,
@@ -58,7 +58,7 @@ pub enum IdKind {
     File,
     /// `fs`
     FileSearchCall,
-    /// `item`: an item of a kind that has no prefix of its own.
+    /// `item`: an item of a kind without a prefix of its own.
     Item,
 }
 
@@ -93,22 +93,22 @@ impl IdKind {
     }
 }
 
-/// Where ids come from. Handed in, so that a seed replays a history.
+/// The source of ids. Injected, so that a seed makes them reproducible.
 pub enum Ids {
     /// The system's randomness, so that ids cannot be guessed.
     Unguessable,
     /// The same, for the items of one response: they begin with its stem.
     Within(Stem),
-    /// The same ids every time, for tests and simulations.
+    /// Reproducible ids, for tests and simulations.
     Seeded(Box<StdRng>),
 }
 
-/// What a response's id and the ids of its items have in common.
+/// The common part of a response's id and the ids of its items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Stem([u8; STEM]);
 
 impl Stem {
-    /// The stem of an id that has our form; nothing for any other text.
+    /// The stem of an id in this server's format; none for any other text.
     pub fn of(id: &str) -> Option<Self> {
         let (head, random) = id.as_bytes().split_last_chunk::<LENGTH>()?;
         let ours = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
@@ -128,7 +128,7 @@ impl Stem {
 }
 
 impl Ids {
-    /// The same ids every time.
+    /// Reproducible ids.
     pub fn seeded(seed: u64) -> Self {
         Self::Seeded(Box::new(StdRng::seed_from_u64(seed)))
     }
@@ -147,7 +147,7 @@ impl Ids {
         id
     }
 
-    /// A new id of something that is listed by its age: later ones sort behind.
+    /// A new id that sorts by creation time.
     pub fn dated(&mut self, kind: IdKind, now_ms: u64) -> String {
         let mut id = [kind.prefix(), MARK].concat();
         let end = id.len() + LENGTH;
@@ -158,7 +158,7 @@ impl Ids {
 
     /// A new response id; `now_ms` is in milliseconds since 1970.
     pub fn response(&mut self, now_ms: u64) -> String {
-        // Not formatted: that would be a third of what a new id costs.
+        // Not `format!`: that would be a third of the cost of a new id.
         let now = now_ms.to_string();
         let mut id = String::with_capacity(RESPONSE.len() + MARK.len() + now.len().max(DIGITS) + 1 + LENGTH);
         id.push_str(RESPONSE);
@@ -179,7 +179,8 @@ impl Ids {
                 Self::Unguessable | Self::Within(_) => rand::rng().random::<u64>(),
                 Self::Seeded(rng) => rng.random(),
             };
-            // Twelve letters of 36 are just over 62 bits: a draw beyond the last full round would make some likelier.
+            // Twelve letters of 36 are just over 62 bits: a draw beyond the last full multiple would make some
+            // likelier.
             let mut bits = loop {
                 let bits = draw();
                 if bits < CEILING {
@@ -198,7 +199,7 @@ impl Ids {
     }
 }
 
-/// The time as eight characters that stand in the order of time until the year 2059, and begin anew then.
+/// The time as eight characters that sort by time until the year 2059, and wrap around then.
 fn sortable(now_ms: u64) -> [u8; TIME] {
     let (mut text, mut rest) = ([0; TIME], now_ms);
     for letter in text.iter_mut().rev() {
@@ -208,15 +209,15 @@ fn sortable(now_ms: u64) -> [u8; TIME] {
     text
 }
 
-/// What all of them have between their prefix and the rest.
+/// The separator after the prefix of every id.
 const MARK: &str = "_AM-";
 const RESPONSE: &str = "resp";
-/// The digits of a time in milliseconds, at least.
+/// The minimum number of digits of a time in milliseconds.
 const DIGITS: usize = 13;
 const LENGTH: usize = 24;
 const STEM: usize = 16;
 const TIME: usize = 8;
-/// The same characters in the order that indexes have them.
+/// The same characters in the sort order of indexes.
 const IN_ORDER: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 const LETTERS: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
 /// The largest multiple of 36^12 that a draw can hold: below it every id is equally likely.

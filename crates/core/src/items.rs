@@ -1,8 +1,8 @@
-//! Items as they are kept and as they are read back.
+//! Items as stored and as returned.
 //!
-//! What is kept is what the caller wrote, byte for byte, with an id where it had none. What is read back is the same with
-//! the few things spelled out that callers may leave out: a message's type and status, the parts of its content. Kinds
-//! that we do not know leave as they came.
+//! A stored item is what the caller sent, byte for byte, with an id if it had none. A returned item has in addition the
+//! fields that callers may omit: a message's type and status, the parts of its content. Items of unknown kinds are
+//! returned unchanged.
 
 use std::borrow::Cow;
 
@@ -18,10 +18,10 @@ use crate::{
     store::NewItem,
 };
 
-/// What a request said, as it is kept: a JSON array in which every item has an id.
+/// The input of a request to store: a JSON array in which every item has an id.
 ///
-/// An item is the text that was sent; one without an id gets one as its first key. A bare text becomes a message of the
-/// user. References are written as they are: the caller of this function resolves them before.
+/// An item is the text that was sent; one without an id gets one as its first key. A plain text becomes a user message.
+/// References are written unchanged: the caller of this function resolves them before.
 pub fn number_items(input: Option<&Input<'_>>, ids: &mut Ids) -> Json {
     let room = match input {
         None => 0,
@@ -41,13 +41,13 @@ pub fn number_items(input: Option<&Input<'_>>, ids: &mut Ids) -> Json {
     Json::from_writer(writer)
 }
 
-/// Reads items that were kept.
+/// Parses stored items.
 pub fn read_items<'a>(items: impl Iterator<Item = Raw<'a>>) -> Result<Vec<Item<'a>>, Fault> {
     items.map(|item| Item::read(item).map_err(|_| Fault::internal("a kept item cannot be read"))).collect()
 }
 
-/// Everything that is said, in order: arrays of items from before, then `own` or else `sent`, the request's own input. Nothing
-/// where `sent` stands for itself.
+/// The whole input in order: arrays of earlier items, then `own` or else `sent`, the request's own input. None if
+/// `sent` is all there is.
 pub fn joined<'a>(
     before: &'a [Json],
     own: Option<&'a Json>,
@@ -63,16 +63,16 @@ pub fn joined<'a>(
     Ok(Some(Input::Items(items)))
 }
 
-/// One item as it is kept, and its id.
+/// One item to store, and its id.
 pub fn number_item(item: &Item<'_>, ids: &mut Ids) -> NewItem {
     let mut writer = Writer::with_capacity(item.raw.text().len() + 44);
     let id = write_numbered(&mut writer, item, ids).into_owned();
     NewItem { id, item: Json::from_writer(writer) }
 }
 
-/// Writes an item that was kept as it is read back.
+/// Writes a stored item as the API returns it.
 pub fn write_item(writer: &mut Writer, kept: Raw<'_>) {
-    // What was kept was read once; a later version may have kept what this one cannot read.
+    // Stored items were parsed once; a later version may have stored one that this version cannot parse.
     let Ok(item) = Item::read(kept) else { return writer.raw(kept) };
     let missing = |name: &str| kept.get(name).is_none_or(Raw::is_null);
     match &item.kind {
@@ -92,7 +92,7 @@ pub fn write_item(writer: &mut Writer, kept: Raw<'_>) {
     }
 }
 
-/// The prefix of an item's id tells its kind, as far as a kind has a prefix.
+/// The kind of id for an item.
 fn id_kind(kind: &ItemKind<'_>) -> IdKind {
     match kind {
         ItemKind::Message(_) | ItemKind::AgentMessage(_) => IdKind::Message,
@@ -133,7 +133,7 @@ fn write_numbered<'a>(writer: &mut Writer, item: &Item<'a>, ids: &mut Ids) -> Co
     writer.object(|writer| {
         writer.key("id").string(&id);
         match inside(item.raw) {
-            // An id that is none, such as null, gives way: two keys of one name would be two truths.
+            // An invalid id, such as null, is replaced: two keys with the same name would be ambiguous.
             Some(_) if item.raw.get("id").is_some() => write_fields(writer, item.raw, &["id"]),
             Some(inside) => writer.valid(inside.as_bytes()),
             None => {}
@@ -142,13 +142,13 @@ fn write_numbered<'a>(writer: &mut Writer, item: &Item<'a>, ids: &mut Ids) -> Co
     Cow::Owned(id)
 }
 
-/// What stands between the braces of an object; nothing if that is nothing.
+/// The text between the braces of an object; none if it is empty.
 fn inside(object: Raw<'_>) -> Option<&str> {
     let inside = object.text().strip_prefix('{')?.strip_suffix('}')?;
     (!inside.trim_ascii().is_empty()).then_some(inside)
 }
 
-/// Writes the fields of an object as they stand there, some left out.
+/// Writes the fields of an object unchanged, except some.
 fn write_fields(writer: &mut Writer, object: Raw<'_>, but: &[&str]) {
     for (key, value) in object.fields() {
         if !but.iter().any(|name| key.is(name)) {

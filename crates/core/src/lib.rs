@@ -1,31 +1,29 @@
-//! What a turn is and what happens next; pure, without clock, network or database.
+//! The domain of turns: interfaces (ports) and rules, without clock, network or database.
 
-pub mod assistant;
 mod call_recorder;
 mod catalog;
 pub mod compaction;
 mod emit;
-pub mod execute;
 mod fault;
 pub mod file_search;
 mod hex;
 mod history;
 mod ids;
 mod items;
-pub mod knowledge;
 mod loss;
 pub mod media;
 mod model;
+mod network;
 mod ports;
 mod private_fields;
-mod prompt;
 mod raw_answer;
 mod retrieval;
 mod scope;
-pub mod search;
+mod session;
 pub mod store;
 mod stored_response;
 mod tool;
+mod tool_guidance;
 mod toolset;
 pub mod turn;
 mod units;
@@ -46,14 +44,12 @@ pub use model::{
     AnswerContext, CallHead, Chain, Delivery, Finish, ItemExtra, Model, ModelError, ModelEvent, ModelRequest,
     ModelStream, PartOwner, PreparedRequest, TokenCount, UpstreamRetention,
 };
+pub use network::{Network, NotANetwork};
 pub use ports::{BoxFuture, Clock, Fetch, FetchedFile, Seal};
-pub use prompt::{
-    ComposeBlocks, ComposeRequest, Composition, ConversationContext, DEFAULT_MODE, ToolsSent, compose, literal_message,
-    tool_results_block, tool_usage_block,
-};
 pub use raw_answer::RawAnswer;
-pub use retrieval::{Embedder, Retrieval, RetrievalQuery, RetrievalResult};
+pub use retrieval::{ComparisonOperator, Condition, Embedder, Retrieval, RetrievalQuery, RetrievalResult};
 pub use scope::{Admin, Operator, Rights, Scope, TenantState};
+pub use session::{ServerCall, SessionTurn, TurnEnd, answer_text};
 pub use store::{Store, StoreError};
 pub use stored_response::{array_of, no_items};
 pub use tool::{
@@ -61,5 +57,6 @@ pub use tool::{
     Decider, FileSearchRequest, Handler, McpServerRequest, OWN_LABEL, OnError, Policy, ResolvedTool, SecretText,
     ServerTool, ToolCall, ToolError, ToolOutput, ToolProvider, ToolRequest, is_house_label,
 };
+pub use tool_guidance::tool_usage_block;
 pub use toolset::{CallKind, CallMap, CallTarget, Choice, Description, Offer, Toolset, unwrap_custom, wire_name};
 pub use units::{duration_from_text, duration_to_text, leading_number};

@@ -1,8 +1,9 @@
-//! What a translation could not carry over. Never silent: header, log, trace and strict mode read this list.
+//! Losses: the parts of a request that an upstream's API cannot express. Never silent: headers, logs, traces and strict
+//! mode use this list.
 
 use std::{borrow::Cow, fmt};
 
-/// One thing that the upstream will not see as it was sent.
+/// A part of the request that the upstream does not get as it was sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loss {
     /// The field, such as `tools[2]` or `top_logprobs`.
@@ -36,17 +37,17 @@ impl fmt::Display for Loss {
 
 /// Losses without duplicates.
 ///
-/// The caller's input determines the number of losses, so the list is bounded: after [`Losses::MOST`] it only says that there
+/// The caller's input determines the number of losses, so the list is bounded: after [`Losses::MAX`] it only says that there
 /// are more.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Losses(Vec<Loss>);
 
 impl Losses {
-    /// The most entries.
-    pub const MOST: usize = 64;
+    /// The maximum number of entries.
+    pub const MAX: usize = 64;
 
-    /// The most bytes of a name or a reason; both may contain the caller's text.
-    const LONGEST: usize = 256;
+    /// The maximum length of a field or a reason in bytes; both may contain the caller's text.
+    const MAX_TEXT_BYTES: usize = 256;
 
     /// Records that `field` was lost or changed, and why.
     pub fn add(&mut self, field: impl Into<Cow<'static, str>>, reason: impl Into<Cow<'static, str>>) {
@@ -58,8 +59,8 @@ impl Losses {
         let loss = Loss { field: shortened(loss.field), reason: shortened(loss.reason) };
         match self.0.len() {
             _ if self.0.contains(&loss) => {}
-            0..Self::MOST => self.0.push(loss),
-            Self::MOST => self.0.push(Loss::more()),
+            0..Self::MAX => self.0.push(loss),
+            Self::MAX => self.0.push(Loss::more()),
             _ => {}
         }
     }
@@ -76,9 +77,9 @@ impl Losses {
 }
 
 fn shortened(text: Cow<'static, str>) -> Cow<'static, str> {
-    match text.len() > Losses::LONGEST {
+    match text.len() > Losses::MAX_TEXT_BYTES {
         true => {
-            let (kept, _) = text.split_at(text.floor_char_boundary(Losses::LONGEST));
+            let (kept, _) = text.split_at(text.floor_char_boundary(Losses::MAX_TEXT_BYTES));
             Cow::Owned(format!("{kept}…"))
         }
         false => text,
@@ -93,17 +94,17 @@ mod tests {
     fn losses_are_told_once_and_the_list_says_where_it_ends() {
         let mut losses = Losses::default();
         for _ in 0..2 {
-            losses.extend((0..Losses::MOST).map(|n| Loss::new(format!("field_{n}"), "unknown")));
+            losses.extend((0..Losses::MAX).map(|n| Loss::new(format!("field_{n}"), "unknown")));
         }
-        assert_eq!(losses.clone().into_list().len(), Losses::MOST, "all of them, once");
+        assert_eq!(losses.clone().into_list().len(), Losses::MAX, "all of them, once");
         for n in 0..3 {
             losses.add(format!("further_{n}"), "unknown");
         }
-        let told = losses.clone().into_list();
-        assert_eq!(told.get(Losses::MOST..), Some(&[Loss::more()][..]));
-        // A list that was cut goes into another one as it is.
+        let list = losses.clone().into_list();
+        assert_eq!(list.get(Losses::MAX..), Some(&[Loss::more()][..]));
+        // A truncated list is added to another one unchanged.
         let mut other = Losses::default();
-        other.extend(told);
+        other.extend(list);
         assert_eq!(other, losses);
     }
 
@@ -112,7 +113,7 @@ mod tests {
         let mut losses = Losses::default();
         losses.add("é".repeat(1000), "ö".repeat(1000));
         losses.add("é".repeat(2000), "ö".repeat(2000));
-        let told = Loss::new("é".repeat(128) + "…", "ö".repeat(128) + "…");
-        assert_eq!(losses.into_list(), [told]);
+        let list = Loss::new("é".repeat(128) + "…", "ö".repeat(128) + "…");
+        assert_eq!(losses.into_list(), [list]);
     }
 }

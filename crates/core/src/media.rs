@@ -19,13 +19,13 @@ pub fn by_bytes(bytes: &[u8]) -> Option<&'static str> {
 pub fn media_type(bytes: &[u8], named: Option<&str>) -> Option<String> {
     match by_bytes(bytes) {
         Some(known) => Some(known.to_owned()),
-        // A kind that its bytes would have told was not told, so the word is wrong.
+        // Bytes would have shown a type that is recognisable by bytes, so the declaration is wrong.
         None => named.and_then(essence).filter(|named| !is_told_by_bytes(named)),
     }
 }
 
-/// The media type of a file of this name: by its bytes, then by the word for it, then by the name, then by whether it reads as
-/// text. What reads as text is one: clients take TypeScript for films, and tables for those of some program.
+/// The media type of a file: by its bytes, then by the declared type, then by the name, then by whether it is valid
+/// text. Valid text is always text: clients declare TypeScript as video, and tables as files of some program.
 pub fn of_file(bytes: &[u8], named: Option<&str>, filename: &str) -> String {
     let reads_as_text = !bytes.contains(&0) && std::str::from_utf8(bytes).is_ok();
     let fits = |known: &String| match by_bytes(bytes) {
@@ -52,12 +52,12 @@ pub fn of_file(bytes: &[u8], named: Option<&str>, filename: &str) -> String {
     known.to_owned()
 }
 
-/// Whether this is an image of a kind that models look at.
+/// Whether models accept this image type.
 pub fn is_image(media_type: &str) -> bool {
     is_told_by_bytes(media_type) && media_type.starts_with("image/")
 }
 
-/// Whether files of this kind are text, whatever else they are.
+/// Whether files of this type are text.
 pub fn is_text(media_type: &str) -> bool {
     let media_type = media_type.to_ascii_lowercase();
     let Some((family, subtype)) = media_type.split_once('/') else { return false };
@@ -91,7 +91,7 @@ fn is_told_by_bytes(named: &str) -> bool {
     matches!(named, "image/png" | "image/jpeg" | "image/jpg" | "image/gif" | "image/webp" | "application/pdf")
 }
 
-/// Type and subtype in lower case, without parameters, if it is one at all.
+/// Type and subtype in lower case, without parameters; none if it is not a media type.
 fn essence(named: &str) -> Option<String> {
     let essence = named.split(';').next()?.trim().to_ascii_lowercase();
     let (kind, subtype) = essence.split_once('/')?;
@@ -115,7 +115,7 @@ mod tests {
             assert_eq!(of_file(b"\0\xff", Some(named), "a.ts"), named);
         }
         assert_eq!(of_file(b"<svg/>", Some("image/svg+xml"), "a"), "image/svg+xml");
-        // A word that says nothing, one that the bytes disprove, and none.
+        // A type without information, one that the bytes disprove, and none.
         for named in [Some(UNKNOWN), Some("image/png"), Some("no type"), None] {
             assert_eq!(of_file(b"{}", named, "A.JSON"), "application/json", "{named:?}");
             assert_eq!(of_file("hé".as_bytes(), named, "Makefile"), "text/plain", "{named:?}");

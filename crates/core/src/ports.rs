@@ -1,4 +1,4 @@
-//! What the inside asks of the outside: fetching, sealing. Implemented elsewhere, introduced by the binary.
+//! Ports: fetching, sealing, time. Other crates implement them; the binary passes them in.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,10 +10,10 @@ use crate::fault::Fault;
 /// A future behind a trait object.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// What was found at an address that a caller named.
+/// A file that was fetched from a caller's URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FetchedFile {
-    /// The media type by the content where that is conclusive, else as the server declared it.
+    /// The media type by the content if that is conclusive, else the server's declaration.
     pub media_type: String,
     /// The complete body, within the requested limit.
     pub bytes: Bytes,
@@ -30,33 +30,34 @@ impl FetchedFile {
     }
 }
 
-/// The one way out to addresses that callers name.
+/// The one way to addresses that callers name.
 ///
-/// An implementer resolves the name, checks the address, connects to that very address, follows no redirect,
-/// and stops at a time and at a size.
+/// An implementer resolves the name, checks the address, connects to exactly that address, follows no redirect, and
+/// limits time and size.
 pub trait Fetch: Send + Sync {
     /// Gets `url`, reading at most `limit` bytes.
     fn fetch<'a>(&'a self, url: &'a str, limit: usize) -> BoxFuture<'a, Result<FetchedFile, Fault>>;
 
-    /// Whether `url` may be handed to an upstream, which then fetches it from where it stands: `http` or `https`, and
-    /// neither a private address nor a name that leads to one, unless the operator allows it.
+    /// Whether `url` may be passed to an upstream, which fetches it from its own network: `http` or `https`, and
+    /// neither a private address nor a name that resolves to one, unless the operator allows it.
     fn check<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<(), Fault>>;
 }
 
-/// Encrypts what leaves our hands and comes back, bound to the tenant that it belongs to.
+/// Encrypts values that clients store and send back, bound to a tenant.
 pub trait Seal: Send + Sync {
-    /// Text safe to hand to a client; only [`Seal::open`] with the same `context` gives `plain` back.
+    /// Text that is safe for a client; only [`Seal::open`] with the same `context` returns `plain`.
     fn seal(&self, context: &str, plain: &[u8]) -> String;
-    /// The plain bytes; none if `sealed` is not ours, is damaged, or belongs to another context.
+    /// The plain bytes; none if `sealed` is not this server's, is damaged, or belongs to another context.
     fn open(&self, context: &str, sealed: &str) -> Option<Vec<u8>>;
 
-    /// Whether `text` has our sealed format, whichever key can open it: `ams`, the digit of the format, a dot.
+    /// Whether `text` has this server's sealed format, whichever key can open it: `ams`, the digit of the format, a
+    /// dot.
     fn is_sealed(&self, text: &str) -> bool {
         matches!(text.as_bytes(), [b'a', b'm', b's', digit, b'.', ..] if digit.is_ascii_digit())
     }
 }
 
-/// Time, handed in.
+/// The source of time.
 pub trait Clock: Send + Sync {
     /// Milliseconds since 1970.
     fn now_ms(&self) -> u64;

@@ -6,14 +6,14 @@ use amalgam_protocol::{Json, Raw, Writer};
 
 use crate::call_recorder::CallRecording;
 
-/// The last answer of a turn's model, byte for byte but for our own secrets.
+/// The last answer of a turn's model, byte for byte except the server's own secrets.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RawAnswer {
-    /// The model as the upstream names it; the one that was asked for where it names none.
+    /// The upstream's name of the model; the requested one if the upstream names none.
     pub model: Option<String>,
-    /// The HTTP status of an answer that is no success, or has no body.
+    /// The HTTP status of an answer that is not successful or has no body.
     pub status: Option<u16>,
-    /// The body; of a stream its final object. None where nothing came.
+    /// The body; for a stream its final object. None if there was no answer.
     pub body: Option<String>,
     /// Whether the call failed, whatever the reason.
     pub failed: bool,
@@ -21,13 +21,13 @@ pub struct RawAnswer {
 
 impl RawAnswer {
     /// The recording of a finished call.
-    pub fn of(heard: &CallRecording, model: Option<String>, failed: bool) -> Self {
-        let body = heard.last.as_ref().and_then(|last| final_object(last));
-        let whole = || (!heard.body.is_empty()).then(|| String::from_utf8_lossy(&heard.body).into_owned());
-        Self { model, status: heard.status, body: body.or_else(whole), failed }
+    pub fn of(recording: &CallRecording, model: Option<String>, failed: bool) -> Self {
+        let body = recording.last.as_ref().and_then(|last| final_object(last));
+        let whole = || (!recording.body.is_empty()).then(|| String::from_utf8_lossy(&recording.body).into_owned());
+        Self { model, status: recording.status, body: body.or_else(whole), failed }
     }
 
-    /// As it is stored: a JSON object.
+    /// The stored form: a JSON object.
     pub fn to_json(&self) -> Json {
         let mut writer = Writer::with_capacity(self.body.as_ref().map_or(0, String::len) + 128);
         writer.object(|writer| {
@@ -45,7 +45,7 @@ impl RawAnswer {
         Json::from_writer(writer)
     }
 
-    /// Reads what was stored.
+    /// Parses the stored form.
     pub fn read(stored: Raw<'_>) -> Self {
         let text = |name: &str| stored.get_str(name).map(Cow::into_owned);
         Self {
@@ -57,7 +57,7 @@ impl RawAnswer {
     }
 }
 
-/// The object that the last event of a stream holds: the response, or the error. Streams of other APIs have none.
+/// The object in the last event of a stream: the response, or the error. Streams of other APIs have none.
 fn final_object(event: &[u8]) -> Option<String> {
     let event = Raw::parse(event).ok()?;
     let is_error = event.get("error").is_some() || event.get_str("type").as_deref() == Some("error");
@@ -71,7 +71,7 @@ mod tests {
 
     use super::*;
 
-    fn heard(body: &'static str, last: Option<&'static str>) -> CallRecording {
+    fn recording(body: &'static str, last: Option<&'static str>) -> CallRecording {
         let body = Bytes::from_static(body.as_bytes());
         CallRecording {
             body,
@@ -85,17 +85,17 @@ mod tests {
     // right C2
     #[test]
     fn a_stream_is_its_final_object_and_everything_else_is_what_came() {
-        let body = |heard: &CallRecording| RawAnswer::of(heard, None, false).body;
+        let body = |recording: &CallRecording| RawAnswer::of(recording, None, false).body;
         let stream = "data: {...}\n\n";
-        for (heard, expected) in [
-            (heard("", None), None),
-            (heard("<html>", None), Some("<html>")),
-            (heard(stream, Some(r#"{"type":"response.completed","response":{"id" : 1}}"#)), Some(r#"{"id" : 1}"#)),
-            (heard(stream, Some(r#"{"type":"error","message":"no"}"#)), Some(r#"{"type":"error","message":"no"}"#)),
-            (heard(stream, Some("[DONE]")), Some(stream)),
-            (heard(stream, Some(r#"{"type":"message_stop"}"#)), Some(stream)),
+        for (recording, expected) in [
+            (recording("", None), None),
+            (recording("<html>", None), Some("<html>")),
+            (recording(stream, Some(r#"{"type":"response.completed","response":{"id" : 1}}"#)), Some(r#"{"id" : 1}"#)),
+            (recording(stream, Some(r#"{"type":"error","message":"no"}"#)), Some(r#"{"type":"error","message":"no"}"#)),
+            (recording(stream, Some("[DONE]")), Some(stream)),
+            (recording(stream, Some(r#"{"type":"message_stop"}"#)), Some(stream)),
         ] {
-            assert_eq!(body(&heard).as_deref(), expected);
+            assert_eq!(body(&recording).as_deref(), expected);
         }
     }
 

@@ -1,35 +1,92 @@
 //! The port for searching a tenant's knowledge, and the port for embeddings.
 
-use crate::{execute::request::Condition, fault::Fault, ports::BoxFuture, scope::Scope, store::FoundChunk};
+use std::borrow::Cow;
+
+use crate::{fault::Fault, ports::BoxFuture, scope::Scope, store::FoundChunk};
 
 /// A search in a tenant's knowledge.
 #[derive(Debug, Clone, Copy)]
 pub struct RetrievalQuery<'a> {
     /// The query text, such as a question or an instruction.
     pub text: &'a str,
-    /// In these collections; in all of the tenant's when there are none.
+    /// The collections to search; all of the tenant's if empty.
     pub collections: &'a [String],
-    /// Of documents of which all of these hold.
+    /// Conditions that every document has to meet.
     pub conditions: &'a [Condition<'a>],
-    /// So many pieces, the best first.
+    /// The maximum number of chunks, the best first.
     pub limit: usize,
+}
+
+/// A condition on documents.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Condition<'a> {
+    /// A key such as `path`, `language`, `repo`.
+    pub key: Cow<'a, str>,
+    /// The comparison.
+    pub operator: ComparisonOperator,
+    /// The values; never empty.
+    pub values: Vec<Cow<'a, str>>,
+}
+
+impl Condition<'_> {
+    /// Whether a document with this value of the key meets the condition; `None` is a document without the key.
+    ///
+    /// One matching value is enough for `==` and `contains`; no value may match for the other two.
+    pub fn admits(&self, value: Option<&str>) -> bool {
+        let any =
+            |test: fn(&str, &str) -> bool| value.is_some_and(|value| self.values.iter().any(|own| test(value, own)));
+        match self.operator {
+            ComparisonOperator::Equals => any(|value, own| value == own),
+            ComparisonOperator::Differs => !any(|value, own| value == own),
+            ComparisonOperator::Contains => any(|value, own| value.contains(own)),
+            ComparisonOperator::DoesNotContain => !any(|value, own| value.contains(own)),
+        }
+    }
+}
+
+/// The comparison operators.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ComparisonOperator {
+    /// `==`
+    Equals,
+    /// `!=`
+    Differs,
+    /// `contains`
+    Contains,
+    /// `does_not_contain`
+    DoesNotContain,
+}
+
+impl ComparisonOperator {
+    /// All operators.
+    pub const ALL: [Self; 4] = [Self::Equals, Self::Differs, Self::Contains, Self::DoesNotContain];
+
+    /// The name in the API.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Equals => "==",
+            Self::Differs => "!=",
+            Self::Contains => "contains",
+            Self::DoesNotContain => "does_not_contain",
+        }
+    }
 }
 
 /// The result of a search.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RetrievalResult {
-    /// The best first; without their embeddings.
+    /// The chunks, the best first; without embeddings.
     pub chunks: Vec<FoundChunk>,
-    /// What made it less than it could be, each in a sentence that a caller may read.
+    /// Why results may be missing, each as a sentence for the caller.
     pub warnings: Vec<String>,
 }
 
 /// Searches a tenant's knowledge.
 ///
-/// An implementer promises that only a store which cannot be used is a fault; everything else that goes wrong finds less, and
-/// is reported as a warning.
+/// Implementers return a fault only if the store is not available; after other failures they return fewer results and a
+/// warning.
 pub trait Retrieval: Send + Sync {
-    /// The pieces of the caller's tenant that fit best.
+    /// The best matching chunks of the caller's tenant.
     fn find<'a>(
         &'a self,
         scope: &'a Scope,
@@ -39,6 +96,6 @@ pub trait Retrieval: Send + Sync {
 
 /// Computes embeddings of texts.
 pub trait Embedder: Send + Sync {
-    /// One place for each text, in their order and with the same number of coordinates.
+    /// One vector for each text, in order and with the same number of dimensions.
     fn embed<'a>(&'a self, model: &'a str, texts: &'a [&'a str]) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Fault>>;
 }

@@ -1,4 +1,4 @@
-//! On whose behalf something happens. Made by authentication, carried by everything.
+//! Scopes: authenticated callers and their rights. Authentication creates them.
 
 use std::sync::Arc;
 
@@ -19,28 +19,28 @@ impl Scope {
         Self { tenant_id, user: user.into(), state, rights, has_credential: true }
     }
 
-    /// The same caller where it sent no credential, because the server needs none.
+    /// The same caller without a credential, on a server that needs none.
     #[must_use]
     pub fn without_credential(self) -> Self {
         Self { has_credential: false, ..self }
     }
 
-    /// Whether the caller proved who it is with a key or a token.
+    /// Whether the caller authenticated with a key or a token.
     pub fn has_credential(&self) -> bool {
         self.has_credential
     }
 
-    /// The tenant's number.
+    /// The tenant's id.
     pub fn tenant_id(&self) -> i64 {
         self.tenant_id
     }
 
-    /// Whose things these are: the user that the caller named, or the key itself.
+    /// The owner of the caller's data: the user that the caller named, or the key itself.
     pub fn user(&self) -> &str {
         &self.user
     }
 
-    /// Whether the tenant's responses are kept.
+    /// Whether the tenant's responses are stored.
     pub fn state(&self) -> TenantState {
         self.state
     }
@@ -50,7 +50,7 @@ impl Scope {
         self.rights
     }
 
-    /// What sealed content of this caller is bound to.
+    /// The context that sealed values of this caller are bound to.
     pub fn seal_context(&self) -> String {
         ["tenant:", &self.tenant_id.to_string()].concat()
     }
@@ -71,7 +71,7 @@ impl Scope {
 pub struct Admin<'a>(&'a Scope);
 
 impl Admin<'_> {
-    /// The tenant's number.
+    /// The tenant's id.
     pub fn tenant_id(self) -> i64 {
         self.0.tenant_id
     }
@@ -82,67 +82,67 @@ impl Admin<'_> {
 pub struct Operator(());
 
 impl Operator {
-    /// The process itself, or a command that was given its configuration.
+    /// The process itself, or a command with its configuration.
     pub fn of_this_process() -> Self {
         Self(())
     }
 }
 
-/// What a key may do; a set.
+/// The rights of a key; a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Rights(u8);
 
 impl Rights {
-    /// Nothing.
+    /// No right.
     pub const NONE: Self = Self(0);
-    /// Use the doors: responses, conversations, models.
+    /// Use the API: responses, conversations, models.
     pub const USE: Self = Self(1);
-    /// Administer the own tenant.
+    /// Administer its own tenant.
     pub const ADMIN: Self = Self(2);
     /// Administer all tenants.
     pub const OPERATOR: Self = Self(4);
 
     const NAMES: [(Self, &'static str); 3] = [(Self::USE, "use"), (Self::ADMIN, "admin"), (Self::OPERATOR, "operator")];
 
-    /// Both together.
+    /// The union.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Whether everything in `other` is in here.
+    /// Whether all rights of `other` are included.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// The right of this name.
+    /// The right with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::NAMES.iter().find(|(_, known)| *known == name).map(|(right, _)| *right)
     }
 
-    /// Every name that there is.
+    /// All names.
     pub fn all_names() -> impl Iterator<Item = &'static str> {
         Self::NAMES.iter().map(|(_, name)| *name)
     }
 
-    /// The names of what is in here.
+    /// The names of the included rights.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         Self::NAMES.iter().filter(move |(right, _)| self.contains(*right)).map(|(_, name)| *name)
     }
 }
 
-/// Whether a tenant's responses are kept.
+/// Whether a tenant's responses are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum TenantState {
-    /// Ids of earlier responses may be named.
+    /// Requests may name earlier responses.
     #[default]
     Stored,
-    /// The whole history is sent every time.
+    /// Requests contain the whole history.
     Stateless,
 }
 
 impl TenantState {
-    /// The name that it is stored and configured under.
+    /// The name in the store and the configuration.
     pub fn name(self) -> &'static str {
         match self {
             Self::Stored => "stored",
@@ -150,7 +150,7 @@ impl TenantState {
         }
     }
 
-    /// The state of this name.
+    /// The state with this name.
     pub fn named(name: &str) -> Option<Self> {
         [Self::Stored, Self::Stateless].into_iter().find(|state| state.name() == name)
     }

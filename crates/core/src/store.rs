@@ -1,8 +1,8 @@
-//! What is kept, and how it is asked for. Engines of the `store` crate implement it; nothing here knows SQL.
+//! The port for storage. The store crates implement it; nothing here knows SQL.
 //!
-//! Every method takes a [`Scope`](crate::Scope), an [`Admin`](crate::Admin) or an [`Operator`](crate::Operator): without one there is nothing to call. A thing of
-//! another tenant or user looks exactly like a missing one. Ids and times are made by the caller. What a method has
-//! acknowledged is on disk.
+//! Every method takes a [`Scope`](crate::Scope), an [`Admin`](crate::Admin) or an [`Operator`](crate::Operator). Data
+//! of another tenant or user looks exactly like missing data. Callers make ids and times. Acknowledged writes are
+//! durable.
 
 mod agents;
 mod bank;
@@ -23,31 +23,38 @@ use crate::{
 };
 
 pub use agents::{
-    AgentConfig, AgentProfile, AgentStore, Course, CoursePage, CourseStore, Imported, MessageRecord, MetadataRecord,
-    NewUserMessage, SessionEnd, SessionHistory, SessionRecord, SessionStore, Ticket, Within, session_topic,
+    AgentConfig, AgentProfile, AgentStore, Course, CoursePage, CourseStore, ImportCounts, MessageRecord,
+    MetadataRecord, NewUserMessage, QueueEntry, SessionEnd, SessionHistory, SessionRecord, SessionStore, Ticket,
+    Within, session_topic,
 };
 pub use bank::{
-    Approval, BankKind, BankOf, BankStore, BankTool, Decided, Decision, ToolOutcome, ToolRun, ToolStatistics,
+    Approval, BankKind, BankOf, BankStore, BankTool, Decision, DecisionOutcome, ToolOutcome, ToolRun, ToolStatistics,
 };
-pub use conversations::{Added, Conversation, ConversationItem, ConversationStore, Listing, NewItem, Order, Page};
+pub use conversations::{
+    AppendOutcome, Conversation, ConversationItem, ConversationStore, Listing, NewItem, Order, Page,
+};
 pub use execute::{
-    AgentSession, AgentStep, AgentTurn, ExecuteStore, Mode, ModeChange, ModeStore, NewStep, StepState, TakenStep,
+    AgentSession, AgentStep, AgentTurn, ExecuteStore, Fingerprint, Mode, ModeChange, ModeStore, NewStep, StepState,
+    TakenStep,
 };
 pub use files::{FileListing, FileRecord, FileStore};
 pub use knowledge::{
     Collection, DocumentListing, DocumentRecord, FoundChunk, KnowledgeQuery, KnowledgeStore, NewChunk, NewDocument,
 };
-pub use processes::{Buried, ProcessId, ProcessStore, Pruned, QueuedTurn, Reset, Retention};
-pub use responses::{Cancelled, EventChunk, EventTail, ItemsOf, Lineage, ResponseState, ResponseStore, StoredResponse};
+pub use processes::{ProcessId, ProcessStore, PruneCounts, QueuedTurn, RecoveryCounts, Reset, Retention};
+pub use responses::{
+    CancelOutcome, EventChunk, EventTail, ItemsOf, Lineage, ResponseState, ResponseStore, StoredResponse,
+};
 pub use tenancy::{KeyRecord, NewKey, TenancyStore, TenantChange, TenantRecord};
 pub use turns::{
-    Answer, Base, Begin, ChainPosition, Claim, Ending, Keyed, Transcript, TurnRecord, TurnStore, TurnWrite, Written,
+    Answer, Base, Begin, ChainPosition, Claim, Ending, IdempotencyKey, Transcript, TurnRecord, TurnStore, TurnWrite,
+    WriteOutcome,
 };
 
-/// What a store's methods give back.
+/// The return type of the store's methods.
 pub type Stored<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
-/// A database, behind everything that it is asked for.
+/// A database: all storage traits together.
 pub trait Store:
     ResponseStore
     + TurnStore
@@ -63,32 +70,31 @@ pub trait Store:
     + TenancyStore
     + ProcessStore
 {
-    /// Registers interest in one response (or, with an empty id, in queued turns, and under [`session_topic`] in the queue of a
-    /// session) at the moment of the call, and resolves when something about it may have changed, in this process or, where the
-    /// engine can tell, in another one. It may resolve early and it may never do so: the caller has a timer too, and looks
-    /// again.
+    /// Subscribes to changes of one response (or, with an empty id, of queued turns, and with [`session_topic`] of a
+    /// session queue) at the moment of the call. Resolves when something may have changed, in this process or, if the
+    /// engine can tell, in another one. It may resolve early or never: the caller also needs a timer.
     fn changed(&self, response_id: &str) -> BoxFuture<'static, ()>;
 
-    /// Whether the store can be used now; asked by `/readyz` and `doctor`.
+    /// Whether the store is available; for `/readyz` and `doctor`.
     fn ping(&self) -> Stored<'_, ()>;
 }
 
-/// How a store fails.
+/// Why a method of a store failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
-    /// It cannot be reached, or has no room: the same call may work later.
+    /// The store cannot be reached, or is full: the same call may work later.
     #[error("the store cannot be used: {0}")]
     Unavailable(String),
-    /// Too many calls wait for it already.
+    /// Too many calls are waiting for the store.
     #[error("the store is busy")]
     Busy,
-    /// What it holds, or what it was told, cannot be.
+    /// The stored data or the call is inconsistent.
     #[error("the store is wrong: {0}")]
     Broken(String),
 }
 
 impl StoreError {
-    /// What went wrong, without saying again that it concerns the store.
+    /// The reason, without a prefix about the store.
     pub fn reason(&self) -> &str {
         match self {
             Self::Unavailable(reason) | Self::Broken(reason) => reason,

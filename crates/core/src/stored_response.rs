@@ -8,21 +8,21 @@ use crate::{
 };
 
 impl StoredResponse {
-    /// The response object, byte for byte as its caller got it.
+    /// The response object, byte for byte as its caller received it.
     pub fn object(&self) -> Vec<u8> {
         let mut writer = Writer::with_capacity(self.output.bytes().len() + self.settings.len() + 640);
         self.write(&mut writer);
         writer.into_bytes()
     }
 
-    /// The same with the results of searches that its caller did not ask for.
+    /// The response with search results that its caller did not include.
     #[must_use]
     pub fn with_results(mut self) -> Self {
         self.output = array_of(&self.items(Results::Shown));
         self
     }
 
-    /// The items of its output as the API returns them.
+    /// The output items as the API returns them.
     fn items(&self, results: Results) -> Vec<Json> {
         let items = self.output.raw().elements().map(|item| Json::within(self.output.bytes(), item));
         items.map(|item| file_search::shown(item, results)).collect()
@@ -94,7 +94,7 @@ impl StoredResponse {
             Status::Queued | Status::InProgress => return Vec::new(),
             Status::Completed => EventKind::Completed,
             Status::Incomplete => EventKind::Incomplete,
-            // No specification has an event for it; every client knows this one, and the status inside is exact.
+            // The API has no event for a cancellation; every client knows this one, and the status inside is exact.
             Status::Cancelled => EventKind::Incomplete,
             Status::Failed => EventKind::Failed,
         };
@@ -126,7 +126,7 @@ pub(crate) fn error_frame(writer: &mut Writer, sequence: u64, error: &ErrorObjec
     });
 }
 
-/// An array of items as it is stored.
+/// An array of items in its stored form.
 pub fn array_of(items: &[Json]) -> Json {
     let length: usize = items.iter().map(|item| item.bytes().len() + 1).sum();
     let mut writer = Writer::with_capacity(length + 2);

@@ -7,7 +7,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use amalgam_protocol::{Json, Raw};
 
-use crate::{execute::request::Condition, fault::Fault, ports::BoxFuture, scope::Scope, store::BankTool};
+use crate::{fault::Fault, ports::BoxFuture, retrieval::Condition, scope::Scope, store::BankTool};
 
 /// A tool of one turn.
 #[derive(Clone)]
@@ -158,7 +158,7 @@ pub enum ToolError {
     /// The tool could not be reached, or failed; `detail` is for the log.
     #[error("the tool could not be run")]
     Broken {
-        /// What happened.
+        /// The detail for the log.
         detail: String,
     },
     /// This version cannot use the tool; the text says what is missing.
@@ -172,7 +172,7 @@ pub enum ToolError {
     TooLarge,
 }
 
-/// Runs a tool. The future may be dropped at any moment, and is dropped at the timeout.
+/// Runs a tool. The future is cancel-safe, and is dropped at the timeout.
 pub trait Handler: Send + Sync {
     /// Runs one call.
     fn run<'a>(&'a self, call: ToolCall<'a>) -> BoxFuture<'a, Result<ToolOutput, ToolError>>;
@@ -180,13 +180,13 @@ pub trait Handler: Send + Sync {
 
 /// Checks arguments against a tool's schema.
 pub trait ArgumentCheck: Send + Sync {
-    /// Fails with what is wrong and its path.
+    /// Fails with a message that names the path.
     fn check(&self, arguments: Raw<'_>) -> Result<(), String>;
 }
 
 /// Checks a complete answer of a model against the requested format.
 pub trait AnswerCheck: Send + Sync {
-    /// Fails with what is wrong in the text and its path.
+    /// Fails with a message that names the path in the text.
     fn check_text(&self, text: &str) -> Result<(), String>;
 }
 
@@ -221,9 +221,9 @@ pub struct FileSearchRequest {
     pub collections: Vec<String>,
     /// Conditions that every result has to meet.
     pub conditions: Vec<Condition<'static>>,
-    /// The most results.
+    /// The maximum number of results.
     pub limit: usize,
-    /// The least score of a result, from 0 to 1.
+    /// The minimum score of a result, from 0 to 1.
     pub least_score: f64,
     /// Whether the caller sees the results.
     pub results: bool,
@@ -288,9 +288,9 @@ pub enum ApprovalRule {
     Always,
     /// None.
     Never,
-    /// Those in the first list, and those that are not in the second where there is only that.
+    /// Those in `always`; if only `never` is set, those that it does not list.
     Some {
-        /// Calls that need it.
+        /// Calls that need approval.
         always: Option<AllowedNames>,
         /// Calls that do not.
         never: Option<AllowedNames>,
@@ -312,9 +312,9 @@ impl ApprovalRule {
 /// What a tool of a request resolves to.
 #[derive(Debug, Clone)]
 pub enum ResolvedTool {
-    /// Unknown to this server: a tool of the client, passed on as it was sent.
+    /// Unknown to this server: a tool of the client, passed on unchanged.
     Unknown,
-    /// The bank has it, and the client runs it.
+    /// A tool of the bank that the client runs.
     Client {
         /// Its description for the model.
         description: Option<String>,
@@ -323,7 +323,7 @@ pub enum ResolvedTool {
         /// When and how to use it; added to the system prompt of every turn that offers it.
         guidance: Option<String>,
     },
-    /// This server runs it.
+    /// A tool that this server runs.
     Server(Box<ServerTool>),
     /// The tools of an MCP server that the request allows.
     Listed {
@@ -360,7 +360,7 @@ pub trait ToolProvider: Send + Sync {
     /// The description of a built-in tool; none if there is no such tool.
     fn builtin(&self, name: &str) -> Option<BuiltinDescription>;
 
-    /// Checks a tool before it is stored, its settings already sealed; the error names the field that is wrong.
+    /// Checks a tool before it is stored, its settings already sealed; the error names the invalid field.
     fn check<'a>(&'a self, scope: &'a Scope, tool: &'a BankTool) -> BoxFuture<'a, Result<(), BankFault>>;
 }
 
@@ -375,11 +375,11 @@ pub struct BuiltinDescription {
     pub guidance: Option<String>,
 }
 
-/// What is wrong with a tool that was to be stored in the bank.
+/// The error of a tool that cannot be stored in the bank.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BankFault {
     /// The field: `parameters`, `settings.url`.
     pub field: String,
-    /// What is wrong with it.
+    /// The error message.
     pub reason: String,
 }

@@ -1,7 +1,7 @@
-//! Tools as an upstream that has only functions sees them, and the way back.
+//! Tools as an upstream with only functions sees them, and the reverse mapping of calls.
 //!
-//! Custom tools, namespaces and tools with items of their own are offered as plain functions; the [`CallMap`] remembers
-//! what each name stands for, so that a call comes out as the item that the client expects.
+//! Custom tools, namespaces and tools with their own item types are offered as plain functions; the [`CallMap`] maps
+//! each name back, so that a call becomes the item that the client expects.
 
 mod schemas;
 
@@ -18,8 +18,8 @@ use crate::{
     loss::Loss,
 };
 
-/// The longest function name that every upstream takes.
-const LONGEST_NAME: usize = 64;
+/// The maximum length of a function name that every upstream accepts.
+const MAX_NAME_BYTES: usize = 64;
 
 /// The kind of item that a call becomes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -35,13 +35,13 @@ pub enum CallKind {
 /// The offered functions and the tool choice.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Toolset<'a> {
-    /// What may be called, in the request's order, no name twice.
+    /// The functions in the request's order, without duplicate names.
     pub offers: Vec<Offer<'a>>,
-    /// What must or must not be called.
+    /// The tool choice.
     pub choice: Choice,
-    /// Whether one answer may contain several calls; none where the caller did not set it.
+    /// Whether one answer may contain several calls; none if the caller did not set it.
     pub parallel: Option<bool>,
-    /// What could not be offered.
+    /// The tools that could not be offered.
     pub losses: Vec<Loss>,
 }
 
@@ -56,16 +56,16 @@ pub struct Offer<'a> {
     pub parameters: Option<Raw<'a>>,
     /// Whether arguments must follow the schema exactly.
     pub strict: Option<bool>,
-    /// The tool behind it.
+    /// The tool that it stands for.
     pub target: CallTarget,
 }
 
-/// A description: the client's JSON string as it was written, or a text of ours.
+/// A description: the client's JSON string unchanged, or text of this server.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Description<'a> {
     /// As the client wrote it.
     Json(JsonStr<'a>),
-    /// Composed by us.
+    /// Composed by this server.
     Own(String),
 }
 
@@ -79,27 +79,27 @@ impl Description<'_> {
     }
 }
 
-/// What must or must not be called.
+/// The tool choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Choice {
-    /// Nothing may be called.
+    /// No function may be called.
     None,
     /// The model decides.
     Auto,
-    /// Something must be called.
+    /// Some function must be called.
     Required,
     /// This function must be called; by the name that the upstream sees.
     Named(String),
 }
 
-/// The tool behind a function name.
+/// The tool that a function name stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallTarget {
     /// The kind of item that a call becomes.
     pub kind: CallKind,
     /// The name that the client knows.
     pub name: String,
-    /// The namespace that the client has it in.
+    /// The client's namespace of the tool.
     pub namespace: Option<String>,
 }
 
@@ -113,7 +113,7 @@ impl CallMap {
         self.0.contains_key(name)
     }
 
-    /// The target of a name; a name that was never offered is a function of that name.
+    /// The target of a name; a name that was never offered is a function with that name.
     pub fn target(&self, name: &str) -> CallTarget {
         self.0.get(name).cloned().unwrap_or_else(|| CallTarget {
             kind: CallKind::Function,
@@ -124,7 +124,7 @@ impl CallMap {
 }
 
 impl<'a> Toolset<'a> {
-    /// Everything that the request and its history offer, as plain functions.
+    /// All tools of the request and its history, as plain functions.
     pub fn plain(settings: &CreateResponse<'a>, history: &History<'a>) -> Result<Self, Fault> {
         let parallel = settings.parallel_tool_calls;
         let toolset = Self { offers: Vec::new(), choice: Choice::Auto, parallel, losses: Vec::new() };
@@ -142,14 +142,14 @@ impl<'a> Toolset<'a> {
                         offering.offer(tool, None, false, "input.additional_tools");
                     }
                 }
-                // What a search found may be called from then on.
+                // Tools that a search found can be called from then on.
                 Entry::Output(output) if output.kind == CallKind::Client(ClientTool::ToolSearch) => {
                     let path = "input.tool_search_output";
                     match output.item.get("tools").filter(|found| !found.is_null()).map(Tool::list).transpose() {
                         Ok(found) => {
                             found.iter().flatten().for_each(|tool| offering.offer(tool, None, false, path));
                         }
-                        // Requests with such a list are refused today; this one was stored by an earlier version.
+                        // Such requests are refused today; this one was stored by an earlier version.
                         Err(_) => offering.toolset.losses.push(Loss::new(path, "its list of tools cannot be read")),
                     }
                 }
@@ -161,7 +161,7 @@ impl<'a> Toolset<'a> {
         Ok(toolset)
     }
 
-    /// What the names of the answer's calls will stand for.
+    /// The mapping for the calls of the answer.
     pub fn call_map(&self) -> CallMap {
         CallMap(self.offers.iter().map(|offer| (offer.name.clone(), offer.target.clone())).collect())
     }
@@ -195,7 +195,7 @@ impl<'a> Toolset<'a> {
             }
             Some(named) => {
                 self.offers.retain(|offer| names(named, offer));
-                // A whole name means that tool, also where a namespace has a tool of the same name.
+                // A full name means that tool, even if a namespace has a tool with the same name.
                 if self.offers.iter().any(|offer| is_whole_name(named, offer)) {
                     self.offers.retain(|offer| is_whole_name(named, offer));
                 }
@@ -216,7 +216,7 @@ impl<'a> Toolset<'a> {
     }
 }
 
-/// A toolset to which tools are added, and where each name stands in it.
+/// A toolset under construction, with the index of each name.
 struct Offering<'a> {
     toolset: Toolset<'a>,
     places: HashMap<String, usize>,
@@ -225,7 +225,7 @@ struct Offering<'a> {
 impl<'a> Offering<'a> {
     fn offer(&mut self, tool: &Tool<'a>, namespace: Option<&str>, searchable: bool, path: &str) {
         match &tool.kind {
-            // Left out until a search of the client's finds it.
+            // Left out until the client's search finds it.
             ToolKind::Function(function) if searchable && function.defer_loading == Some(true) => {}
             ToolKind::Function(function) => self.add(function_offer(function, namespace), path),
             ToolKind::Custom(custom) => self.add(custom_offer(custom, namespace), path),
@@ -244,7 +244,7 @@ impl<'a> Offering<'a> {
                     path,
                 );
             }
-            // Every tool that such a search could find is offered outright, so that nothing but the search is missing.
+            // All tools that such a search could find are offered directly, so that only the search itself is missing.
             ToolKind::Client(ClientTool::ToolSearch, _) => self.lose(path, "tool_search by the server"),
             ToolKind::Client(ClientTool::Computer, _) => self.lose(path, "computer"),
             ToolKind::Client(tool, _) => self.add(client_offer(*tool), path),
@@ -252,7 +252,7 @@ impl<'a> Offering<'a> {
         }
     }
 
-    /// The first of two tools of one name wins.
+    /// Of two tools with the same name the first one wins.
     fn add(&mut self, offer: Offer<'a>, path: &str) {
         let Toolset { offers, losses, .. } = &mut self.toolset;
         match self.places.get(&offer.name).and_then(|place| offers.get(*place)) {
@@ -340,24 +340,24 @@ pub fn wire_name(namespace: Option<&str>, name: &str) -> String {
         None => name.to_owned(),
     };
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if full.chars().all(plain) && full.len() <= LONGEST_NAME {
+    if full.chars().all(plain) && full.len() <= MAX_NAME_BYTES {
         return full;
     }
-    // Deterministic, so that a call in the history and its tool meet again: FNV-1a over the full name.
+    // Deterministic, so that a call in the history has the same name as its tool: FNV-1a over the full name.
     let hash = full
         .bytes()
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-    let kept: String = full.chars().map(|c| if plain(c) { c } else { '_' }).take(LONGEST_NAME - 9).collect();
+    let kept: String = full.chars().map(|c| if plain(c) { c } else { '_' }).take(MAX_NAME_BYTES - 9).collect();
     format!("{kept}_{:08x}", hash as u32)
 }
 
 impl<'a> Call<'a> {
-    /// The name that an upstream with plain functions knows this call's tool by.
+    /// The name of this call's tool at an upstream with plain functions.
     pub fn wire_name(&self) -> String {
         wire_name(self.namespace.as_deref(), &self.name)
     }
 
-    /// The arguments of this call as a function's: escaped JSON text, to stand between quotes.
+    /// The arguments of this call as a function's: escaped JSON text, without quotes.
     pub fn wire_arguments(&self) -> Literal {
         match self.payload {
             Payload::Arguments(text) if text.is_empty() => Literal::from_text("{}"),
@@ -372,7 +372,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// The free text inside the arguments of a wrapped custom tool; the arguments themselves where a model forgot the wrapping.
+/// The text inside the arguments of a wrapped custom tool; the arguments themselves if a model omitted the wrapping.
 pub fn unwrap_custom(arguments: &str) -> String {
     let wrapped = Raw::parse(arguments.as_bytes()).ok();
     let inner = wrapped.and_then(|raw| match raw.as_str() {

@@ -1,7 +1,7 @@
 //! The state machine of a turn whose tools the server runs.
 //!
-//! Pure: it takes what happened and returns the next step. The engine calls the model, runs the tools and writes to the
-//! store. A model is not trusted, so this file bounds the number of calls, repeated calls, rounds, tokens, attempts to
+//! Pure: its input is events, its output the next step. The engine calls the model, runs the tools and writes to the
+//! store. A model is not trusted, so this file limits the number of calls, repeated calls, rounds, tokens, attempts to
 //! repair arguments, and the time.
 
 mod signature;
@@ -24,9 +24,9 @@ pub struct Caps {
     pub calls_at_once: u32,
     /// Rounds in which arguments did not match the schema.
     pub repairs: u32,
-    /// Tokens in all rounds together, in and out; none for any number.
+    /// Tokens in all rounds together, input and output; none for no limit.
     pub tokens: Option<u64>,
-    /// Time from the beginning of the turn.
+    /// Time since the start of the turn.
     pub time: Duration,
 }
 
@@ -67,7 +67,7 @@ impl Cap {
 /// Why a call was not run, or failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ToolFailure {
-    /// No such tool was offered.
+    /// No tool with this name was offered.
     UnknownTool,
     /// The arguments do not match its schema.
     InvalidArguments,
@@ -110,7 +110,7 @@ impl ToolFailure {
 /// A call in a model's answer that the server handles.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestedCall<'a> {
-    /// The tool, if the request offers one of this name.
+    /// The tool, if the request offers one with this name.
     pub tool: Option<&'a ServerTool>,
     /// The name that the model called.
     pub name: &'a str,
@@ -121,27 +121,27 @@ pub struct RequestedCall<'a> {
 /// What a turn has used so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TurnUsage {
-    /// Tokens, in and out.
+    /// Input and output tokens.
     pub tokens: u64,
-    /// Time since its beginning.
+    /// Time since the start of the turn.
     pub time: Duration,
 }
 
 /// What happens to a call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CallDecision {
-    /// It runs.
+    /// The call runs.
     Run,
-    /// It does not run; the model gets this output instead.
+    /// The call does not run; the model gets this output instead.
     Substitute(SubstituteOutput),
-    /// It waits for approval.
+    /// The call waits for approval.
     Ask(Decider),
 }
 
 /// The output that a model gets for a call that was not run or that failed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SubstituteOutput {
-    /// Why.
+    /// The reason.
     pub failure: ToolFailure,
     /// A JSON value.
     pub output: Json,
@@ -168,11 +168,11 @@ pub enum Step {
     },
     /// Return the answer: the client has calls to run, or an approver has calls to decide.
     Park,
-    /// The turn is over; with the limit that ended it, if one did.
+    /// The turn has ended; with the limit that ended it, if one did.
     End(Option<Cap>),
     /// A tool failed whose policy fails the turn.
     Fail {
-        /// Which one.
+        /// The name of the tool.
         tool: String,
     },
 }
@@ -199,7 +199,7 @@ pub struct Turn {
     rounds: u32,
     calls: u32,
     repairs: u32,
-    /// How often each call was made.
+    /// The number of times each call was made.
     seen: HashMap<String, u32>,
     /// Whether a tool has returned an output in this turn.
     has_results: bool,
@@ -207,16 +207,16 @@ pub struct Turn {
     unattended: bool,
     /// Instructions that follow the conversation in every later call of the model.
     instructions: Vec<String>,
-    spent: TurnUsage,
+    usage: TurnUsage,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// The model answers; for the last time if a limit was reached.
-    Asked {
+    /// The model is answering; for the last time if a limit was reached.
+    Calling {
         last: Option<Cap>,
     },
-    /// Calls are handled.
+    /// The calls are being handled.
     Running {
         calls: usize,
         waits: bool,
@@ -225,15 +225,15 @@ enum Phase {
     Over,
 }
 
-/// How often the same call is run.
+/// The maximum number of runs of the same call.
 const SAME_CALLS: u32 = 2;
 
 impl Turn {
-    /// A turn before its first call of the model.
+    /// A turn before its first model call.
     pub fn new(caps: Caps) -> Self {
         Self {
             caps,
-            phase: Phase::Asked { last: None },
+            phase: Phase::Calling { last: None },
             rounds: 0,
             calls: 0,
             repairs: 0,
@@ -241,11 +241,11 @@ impl Turn {
             has_results: false,
             unattended: false,
             instructions: Vec::new(),
-            spent: TurnUsage::default(),
+            usage: TurnUsage::default(),
         }
     }
 
-    /// A turn that begins with calls that were approved before; their results are reported first.
+    /// A turn that starts with calls that were approved before; their results are reported first.
     pub fn with_granted(caps: Caps, calls: usize) -> Self {
         Self { phase: Phase::Running { calls, waits: false, repaired: false }, ..Self::new(caps) }
     }
@@ -265,24 +265,24 @@ impl Turn {
         self.rounds
     }
 
-    /// The model has answered. `whole` is whether it came to its own end; `for_client` whether it made calls that the client
-    /// has to run.
+    /// The model has answered. `whole` says that the answer is complete; `for_client` that it contains calls for the
+    /// client.
     pub fn answered(
         &mut self,
-        wanted: &[RequestedCall<'_>],
+        calls: &[RequestedCall<'_>],
         whole: bool,
         for_client: bool,
-        spent: TurnUsage,
+        usage: TurnUsage,
     ) -> Result<Step, StepOrderError> {
-        let Phase::Asked { last } = self.phase else { return Err(StepOrderError) };
-        self.spent = spent;
-        // Calls of an answer that was cut off may be incomplete, and after a limit no tool was offered.
-        if wanted.is_empty() || !whole || last.is_some() {
+        let Phase::Calling { last } = self.phase else { return Err(StepOrderError) };
+        self.usage = usage;
+        // Calls of an incomplete answer may be incomplete, and after a limit no tool was offered.
+        if calls.is_empty() || !whole || last.is_some() {
             self.phase = Phase::Over;
             return Ok(Step::End(last));
         }
         let mut repaired = false;
-        let verdicts: Vec<CallDecision> = wanted
+        let verdicts: Vec<CallDecision> = calls
             .iter()
             .enumerate()
             .map(|(index, call)| {
@@ -292,17 +292,17 @@ impl Turn {
             })
             .collect();
         let waits = for_client || verdicts.iter().any(|verdict| matches!(verdict, CallDecision::Ask(_)));
-        self.phase = Phase::Running { calls: wanted.len(), waits, repaired };
+        self.phase = Phase::Running { calls: calls.len(), waits, repaired };
         Ok(Step::Run(verdicts))
     }
 
-    /// All calls of the answer have a result, in its order; calls that wait for approval count as well.
-    pub fn ran(&mut self, ran: &[CallResult<'_>], spent: TurnUsage) -> Result<Step, StepOrderError> {
+    /// All calls of the answer have a result, in order; calls that wait for approval count as well.
+    pub fn ran(&mut self, ran: &[CallResult<'_>], usage: TurnUsage) -> Result<Step, StepOrderError> {
         let Phase::Running { calls, waits, repaired } = self.phase else { return Err(StepOrderError) };
         if ran.len() != calls {
             return Err(StepOrderError);
         }
-        self.spent = spent;
+        self.usage = usage;
         self.rounds += 1;
         self.has_results = true;
         self.repairs += u32::from(repaired);
@@ -314,7 +314,7 @@ impl Turn {
                         self.instruct(instruction.clone());
                     }
                 }
-                Some(failure) if failure.is_a_failure() && tool.policy.on_error == OnError::FailTurn => {
+                Some(failure) if failure.is_failure() && tool.policy.on_error == OnError::FailTurn => {
                     self.phase = Phase::Over;
                     return Ok(Step::Fail { tool: tool.name.clone() });
                 }
@@ -326,19 +326,19 @@ impl Turn {
             return Ok(Step::Park);
         }
         let last = self.cap();
-        self.phase = Phase::Asked { last };
+        self.phase = Phase::Calling { last };
         Ok(Step::Ask { tools: last.is_none() })
     }
 
-    /// The limit that is reached by now.
+    /// The limit that has been reached, if any.
     fn cap(&self) -> Option<Cap> {
         let caps = &self.caps;
         [
             (self.rounds >= caps.rounds, Cap::Rounds),
             (self.calls >= caps.calls, Cap::Calls),
             (self.repairs >= caps.repairs, Cap::Repairs),
-            (caps.tokens.is_some_and(|tokens| self.spent.tokens >= tokens), Cap::Tokens),
-            (self.spent.time >= caps.time, Cap::Time),
+            (caps.tokens.is_some_and(|tokens| self.usage.tokens >= tokens), Cap::Tokens),
+            (self.usage.time >= caps.time, Cap::Time),
         ]
         .into_iter()
         .find_map(|(met, cap)| met.then_some(cap))
@@ -419,12 +419,12 @@ impl Turn {
 
 impl ToolFailure {
     /// Whether the tool itself, or the connection to it, failed.
-    fn is_a_failure(self) -> bool {
+    fn is_failure(self) -> bool {
         matches!(self, Self::Refused | Self::Broken | Self::TimedOut | Self::TooLarge)
     }
 }
 
-/// The arguments of a call; an empty text stands for `{}`, because some models send nothing.
+/// The arguments of a call; an empty text means `{}`, because some models send nothing.
 pub fn arguments(sent: &str) -> Cow<'_, str> {
     match sent.trim().is_empty() {
         true => Cow::Borrowed("{}"),
@@ -432,7 +432,7 @@ pub fn arguments(sent: &str) -> Cow<'_, str> {
     }
 }
 
-/// A name that a model sent, made safe to repeat.
+/// A model's name for a tool, shortened and escaped.
 fn shown(name: &str) -> String {
     let short: String = name.chars().filter(|c| !c.is_control()).take(64).collect();
     format!("`{short}`")

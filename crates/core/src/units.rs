@@ -1,15 +1,15 @@
-//! Durations as people write them: `10s`, `250ms`, `30d`.
+//! Durations with units: `10s`, `250ms`, `30d`.
 //!
-//! Reading and writing only; the caller checks bounds.
+//! Parses and writes them; the caller checks limits.
 
 use std::time::Duration;
 
-/// From the smallest to the largest; a written duration goes the other way (`1m30s`).
+/// In ascending order; a written duration is in descending order (`1m30s`).
 const TIMES: &[(&str, u64)] = &[("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
-/// Reads `10s`, `250ms` or parts in falling order such as `1m30s`.
+/// Parses `10s`, `250ms` or several parts in descending order such as `1m30s`.
 ///
-/// A number alone is refused: whether it means seconds or milliseconds would be a guess. Only zero is zero of any.
+/// A plain number is refused: it could mean seconds or milliseconds. Only zero needs no unit.
 pub fn duration_from_text(text: &str) -> Option<Duration> {
     let mut rest = text.trim();
     let mut total_ms = 0u64;
@@ -46,7 +46,7 @@ pub fn duration_to_text(duration: Duration) -> String {
     format!("{}{unit}", ms / scale)
 }
 
-/// The number that a text begins with, and the rest.
+/// The number at the start of a text, and the rest.
 pub fn leading_number(text: &str) -> Option<(u64, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, rest) = text.split_at_checked(end)?;

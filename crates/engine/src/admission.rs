@@ -1,49 +1,49 @@
-//! How many turns run at once. Beyond that a turn is refused at once rather than made to wait.
+//! Limits how many turns run at once. A turn above the limit is refused at once instead of waiting.
 
 use std::{sync::Arc, time::Duration};
 
 use amalgam_core::{Fault, FaultKind};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
-/// The room for turns in this process.
+/// The admission of turns in this process.
 #[derive(Debug, Clone)]
 pub struct Admission {
     room: Arc<Semaphore>,
     size: usize,
-    /// Whether turns that still run have to end.
-    over: Arc<watch::Sender<bool>>,
-    /// Rings when a place has become free.
+    /// Whether running turns must end.
+    shutdown: Arc<watch::Sender<bool>>,
+    /// Notified when a slot is released.
     freed: Arc<Notify>,
 }
 
-/// A turn's place; given back when it is dropped.
+/// The slot of a running turn, released when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Slot {
     permit: Option<OwnedSemaphorePermit>,
-    over: watch::Receiver<bool>,
+    shutdown: watch::Receiver<bool>,
     freed: Arc<Notify>,
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
-        // Free before anybody hears of it.
+        // Released before the notification, so that the notified task can take it.
         drop(self.permit.take());
         self.freed.notify_one();
     }
 }
 
-impl Place {
-    /// Whether the turn has to end.
-    pub(crate) fn is_over(&self) -> bool {
-        *self.over.borrow()
+impl Slot {
+    /// Whether the turn must end.
+    pub(crate) fn is_shutting_down(&self) -> bool {
+        *self.shutdown.borrow()
     }
 
-    /// Comes back when the turn has to end, whatever it is doing.
-    pub(crate) fn over(&self) -> impl Future<Output = Fault> + Send + 'static {
-        let mut over = self.over.clone();
+    /// Resolves when the turn must end because the process shuts down.
+    pub(crate) fn shutdown(&self) -> impl Future<Output = Fault> + Send + 'static {
+        let mut shutdown = self.shutdown.clone();
         async move {
-            // The sender is part of the admission that the engine holds.
-            let _ = over.wait_for(|over| *over).await;
+            // The engine holds the sender as long as turns run.
+            let _ = shutdown.wait_for(|shutdown| *shutdown).await;
             shutting_down()
         }
     }
@@ -54,22 +54,22 @@ fn shutting_down() -> Fault {
 }
 
 impl Admission {
-    /// Room for `size` turns at once.
+    /// Admits `size` turns at once.
     pub fn new(size: usize) -> Self {
         Self {
             room: Arc::new(Semaphore::new(size)),
             size,
-            over: Arc::new(watch::Sender::new(false)),
+            shutdown: Arc::new(watch::Sender::new(false)),
             freed: Arc::default(),
         }
     }
 
-    /// Turns that run now.
+    /// The number of turns that run now.
     pub fn in_flight(&self) -> usize {
         self.size.saturating_sub(self.room.available_permits())
     }
 
-    /// Turns that could start now.
+    /// The number of turns that can start now.
     pub(crate) fn room(&self) -> usize {
         match self.room.is_closed() {
             true => 0,
@@ -77,26 +77,26 @@ impl Admission {
         }
     }
 
-    /// Resolves when a place has become free since the last wait. One task waits at a time.
+    /// Resolves when a slot was released since the last wait. One task waits at a time.
     pub(crate) async fn freed(&self) {
         self.freed.notified().await;
     }
 
-    /// No turn starts from now on.
+    /// Refuses new turns from now on.
     pub fn close(&self) {
         self.room.close();
     }
 
-    /// Every turn that still runs ends now, and says so to its caller.
+    /// Ends every running turn; its caller receives a fault.
     pub fn end_turns(&self) {
-        self.over.send_replace(true);
+        self.shutdown.send_replace(true);
     }
 
-    pub(crate) fn enter(&self) -> Result<Place, Fault> {
+    pub(crate) fn enter(&self) -> Result<Slot, Fault> {
         match Arc::clone(&self.room).try_acquire_owned() {
             Ok(permit) => {
-                let (over, freed) = (self.over.subscribe(), Arc::clone(&self.freed));
-                Ok(Place { permit: Some(permit), over, freed })
+                let (shutdown, freed) = (self.shutdown.subscribe(), Arc::clone(&self.freed));
+                Ok(Slot { permit: Some(permit), shutdown, freed })
             }
             Err(tokio::sync::TryAcquireError::NoPermits) => {
                 Err(Fault::new(FaultKind::Overloaded, "The server is busy; try again in a moment.")

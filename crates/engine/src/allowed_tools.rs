@@ -1,21 +1,21 @@
-//! `allowed_tools` as a hard limit: a call outside of it ends the turn, whatever the upstream makes of the choice.
+//! Enforces `allowed_tools`: a call of another tool fails the turn, even if the upstream ignores the choice.
 //!
-//! Upstreams with plain functions are not even offered the others; a Responses upstream gets the choice as it was
-//! written, and not every server that speaks that wire keeps to it.
+//! Upstreams with plain functions are offered only the allowed tools. A Responses upstream receives the choice as the
+//! caller wrote it, and not every such server enforces it.
 
 use amalgam_core::{CallHead, CallKind, Fault, FaultKind, ModelEvent, wire_name};
 use amalgam_protocol::{ClientTool, ToolChoice};
 
-/// What may be called.
+/// The tools that the model may call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Allowed {
-    /// Whatever the model likes.
+    /// Any tool.
     All,
-    /// These.
+    /// Only these tools.
     Only(Vec<Tool>),
 }
 
-/// One tool as a choice names it.
+/// A tool as `tool_choice` names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Tool {
     /// A function or custom tool, with or without its namespace.
@@ -27,7 +27,7 @@ pub(crate) enum Tool {
 }
 
 impl Allowed {
-    /// What a request's choice allows.
+    /// Reads the choice of a request.
     pub(crate) fn by(choice: Option<&ToolChoice<'_>>) -> Self {
         let Some(ToolChoice::Allowed(allowed)) = choice else { return Self::All };
         let tool = |choice: &ToolChoice<'_>| match choice {
@@ -43,7 +43,7 @@ impl Allowed {
         Self::Only(allowed.tools.iter().filter_map(tool).collect())
     }
 
-    /// Lets an event through, unless it begins a call that is not allowed.
+    /// Refuses an event that begins a call of a tool that is not allowed.
     pub(crate) fn check(&self, event: &ModelEvent) -> Result<(), Fault> {
         let (Self::Only(tools), ModelEvent::CallStart { call, .. }) = (self, event) else { return Ok(()) };
         match tools.iter().any(|tool| tool.is(call)) {

@@ -1,7 +1,7 @@
-//! Tells a door that the caller of a stream may be shown its head, before any model has accepted.
+//! Tells a wire that the caller of a stream may receive the response head, before any model has accepted.
 //!
-//! Until then every failure is a plain error. Two things have to be known first: the beginning of the turn is in the store,
-//! if the turn is kept, and in strict mode the translation loses nothing.
+//! Until then a failure is an HTTP error. Two conditions come first: the beginning of a stored turn is in the store,
+//! and in strict mode the translation has no losses.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -12,39 +12,39 @@ use crate::run::Identity;
 
 /// What the head of a stream and its first events need.
 #[derive(Debug, Clone)]
-pub struct Announced {
-    /// Who the response is.
+pub struct StreamHead {
+    /// The response's id and creation time.
     pub identity: Identity,
-    /// What the response repeats of its request.
+    /// The parameters of the request that the response object repeats.
     pub settings: ResponseSettings,
-    /// Whether its beginning is in the store, so that it can be followed there.
-    pub kept: bool,
+    /// Whether the response is stored, so that another connection can follow it.
+    pub stored: bool,
 }
 
-/// The engine's end: it tells once.
+/// The engine's side of the announcement. It sends at most once.
 #[derive(Debug)]
 pub struct Announcement(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
-    stored: Option<Announced>,
+    head: Option<StreamHead>,
     translated: bool,
-    door: Option<oneshot::Sender<Announced>>,
+    sender: Option<oneshot::Sender<StreamHead>>,
 }
 
 impl Announcement {
-    /// An announcement and the door's end of it. A `strict` turn is translated before it is announced.
-    pub fn new(strict: bool) -> (Self, oneshot::Receiver<Announced>) {
-        let (door, announced) = oneshot::channel();
-        (Self(Mutex::new(State { stored: None, translated: !strict, door: Some(door) })), announced)
+    /// An announcement and the wire's receiver. With `strict`, it waits for the translation.
+    pub fn new(strict: bool) -> (Self, oneshot::Receiver<StreamHead>) {
+        let (sender, head) = oneshot::channel();
+        (Self(Mutex::new(State { head: None, translated: !strict, sender: Some(sender) })), head)
     }
 
-    /// The beginning is in the store, or the turn is not kept.
-    pub(crate) fn stored(&self, announced: Announced) {
-        self.change(|state| state.stored = Some(announced));
+    /// The beginning is in the store, or the turn is not stored.
+    pub(crate) fn stored(&self, head: StreamHead) {
+        self.change(|state| state.head = Some(head));
     }
 
-    /// The request was translated, and what strict mode refuses is not in it.
+    /// The request was translated without a loss that strict mode refuses.
     pub(crate) fn translated(&self) {
         self.change(|state| state.translated = true);
     }
@@ -53,11 +53,11 @@ impl Announcement {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut state);
         if state.translated
-            && let Some(announced) = state.stored.take()
-            && let Some(door) = state.door.take()
+            && let Some(head) = state.head.take()
+            && let Some(sender) = state.sender.take()
         {
-            // A door that does not listen has its answer already.
-            let _ = door.send(announced);
+            // The send fails only if the wire has its answer already.
+            let _ = sender.send(head);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Whether an answer follows the format that its request asks for. Not every upstream holds its model to it.
+//! Checks an answer against the format that its request asks for. Not every upstream enforces it.
 
 use std::{fmt, sync::Arc};
 
@@ -12,7 +12,7 @@ use crate::run::Run;
 pub enum AnswerFormat {
     /// Any JSON object.
     Object,
-    /// JSON by a schema; the reason where nothing can check it.
+    /// JSON that matches a schema; the reason if the schema cannot be checked.
     Schema(Result<Arc<dyn AnswerCheck>, String>),
 }
 
@@ -23,8 +23,8 @@ impl fmt::Debug for AnswerFormat {
 }
 
 impl AnswerFormat {
-    /// Why the text is not as it was asked for.
-    fn complaint(&self, text: &str) -> Option<String> {
+    /// Why the text does not have the format.
+    fn violation(&self, text: &str) -> Option<String> {
         match self {
             Self::Object => match Raw::parse(text.as_bytes()) {
                 Ok(raw) if raw.shape() == Shape::Object => None,
@@ -39,21 +39,21 @@ impl AnswerFormat {
 }
 
 impl Run {
-    /// Tells as a loss that a whole answer breaks the format that was asked for; in strict mode it is a fault.
+    /// Reports a completed answer that violates its format as a loss; in strict mode as a fault.
     pub(crate) fn check_format(&mut self) -> Result<(), Fault> {
         let Some(format) = &self.format else { return Ok(()) };
         if self.emitter.status() != Status::Completed {
             return Ok(());
         }
-        let complaint = final_text(self.emitter.output()).and_then(|text| format.complaint(&text));
-        match complaint {
-            Some(complaint) => self.lose(Loss::new("text.format", complaint)),
+        let violation = final_text(self.emitter.output()).and_then(|text| format.violation(&text));
+        match violation {
+            Some(violation) => self.add_loss(Loss::new("text.format", violation)),
             None => Ok(()),
         }
     }
 }
 
-/// The text that ends a response: of its last message. Nothing where it ends in calls or in a refusal.
+/// The text of the last message; `None` if the response ends in calls or a refusal.
 fn final_text(output: &[Json]) -> Option<String> {
     for item in output.iter().rev() {
         let Ok(item) = Item::read(item.raw()) else { return None };

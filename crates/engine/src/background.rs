@@ -1,48 +1,49 @@
-//! Turns without a waiting caller: their room in the queue, and how they run until their end, until they are cancelled, or
-//! until another process has to go on.
+//! Background turns: their slots in the queue, and how they run until they end, are cancelled, or go to another
+//! process.
 
 use std::{sync::Arc, time::Duration};
 
-use amalgam_core::{Delivery, Fault, FaultKind, Operator, Scope, StoreError, store::TurnWrite, store::Written};
+use amalgam_core::{Delivery, Fault, FaultKind, Operator, Scope, StoreError, store::TurnWrite, store::WriteOutcome};
 use amalgam_protocol::{ErrorObject, Provenance};
 use futures_util::StreamExt;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use crate::{
+    drive::FinishedTurn,
     recorder,
-    run::{Engine, Run, stop},
+    run::{Engine, Run, wait_for_cancellation},
     running_turns::ClaimGuard,
 };
 
-/// How many turns may wait for a process.
+/// Limits of the background queue.
 #[derive(Debug, Clone, Copy)]
 pub struct QueueLimits {
-    /// Those of one tenant.
+    /// Waiting turns of one tenant.
     pub of_tenant: u64,
-    /// Those of all tenants together.
+    /// Waiting turns of all tenants.
     pub of_all: u64,
 }
 
-/// A turn's place in the queue, held until the store has it.
+/// A slot in the background queue, held until the turn is in the store.
 #[derive(Debug)]
-pub struct QueuePlace {
+pub struct QueueSlot {
     _counted: Arc<()>,
 }
 
-/// When a caller that found no place in the queue may try again.
+/// The `Retry-After` of a caller for which the queue is full.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 impl Engine {
-    /// A place in the queue, or the fault that there is none. Within one process no two get the same place; several
-    /// processes may go past the limit by as many turns as they take in at the same moment.
-    pub async fn queue_place(&self, scope: &Scope, limits: QueueLimits) -> Result<QueuePlace, Fault> {
-        let place = QueuePlace { _counted: Arc::clone(&self.running.queueing) };
-        // Counted before the store is asked: who is not on the way any more by then is in the store.
-        let on_the_way = (Arc::strong_count(&self.running.queueing) - 1) as u64;
+    /// Reserves a slot in the queue. Exact within one process; several processes may exceed a limit by the number of
+    /// turns that they accept at the same moment.
+    pub async fn reserve_queue_slot(&self, scope: &Scope, limits: QueueLimits) -> Result<QueueSlot, Fault> {
+        let slot = QueueSlot { _counted: Arc::clone(&self.running.queueing) };
+        // Counted before the store is read: a turn that releases its slot in between is in the store by then.
+        let pending = (Arc::strong_count(&self.running.queueing) - 1) as u64;
         let counted = self.running.store.count_queued(Operator::of_this_process(), scope.tenant_id()).await?;
-        match counted.0 + on_the_way <= limits.of_tenant && counted.1 + on_the_way <= limits.of_all {
-            true => Ok(place),
+        match counted.0 + pending <= limits.of_tenant && counted.1 + pending <= limits.of_all {
+            true => Ok(slot),
             false => {
                 Err(Fault::new(FaultKind::Overloaded, "Too many background responses are waiting; try again later.")
                     .retry_after(Some(RETRY_AFTER)))
@@ -50,9 +51,9 @@ impl Engine {
         }
     }
 
-    /// Runs a turn to its end also when its caller leaves. The whole answer comes back for a caller that is
-    /// still there; a streamed one is followed through the store.
-    pub fn detach(&self, run: Box<Run>) -> oneshot::Receiver<Result<Vec<u8>, Fault>> {
+    /// Runs a turn to its end even if its caller disconnects. The receiver gets a whole answer; a stream is followed
+    /// through the store.
+    pub fn detach(&self, run: Box<Run>) -> oneshot::Receiver<Result<FinishedTurn, Fault>> {
         let (answered, answer) = oneshot::channel();
         self.running.tasks.spawn(async move {
             match run.delivery() {
@@ -68,15 +69,15 @@ impl Engine {
         answer
     }
 
-    /// Starts something that outlives its request.
-    pub fn outlive(&self, task: impl Future<Output = ()> + Send + 'static) {
+    /// Spawns a task that outlives its request.
+    pub fn spawn_detached(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.running.tasks.spawn(task);
     }
 
-    /// Announces, before it is claimed, that this process works on the request of a claim. What this process has claimed without
-    /// anybody having such a guard, or a turn that runs, is given back.
+    /// Registers, before the claim is made, that a request of this process holds it. Housekeeping releases claims of
+    /// this process that have neither a guard nor a running turn.
     pub fn guard_claim(&self, response_id: &str) -> ClaimGuard {
-        self.running.claim(response_id)
+        self.running.guard_claim(response_id)
     }
 
     /// Runs a background turn.
@@ -91,18 +92,23 @@ impl Engine {
         }
     }
 
-    /// Gives a turn back that this process will not run: another one does.
+    /// Returns a turn to the queue, for another process.
     pub async fn hand_over(&self, response_id: &str) {
         let ids = [response_id.to_owned()];
         match self.running.store.give_back(Operator::of_this_process(), self.running.process, &ids).await {
             Ok(()) => info!(response.id = response_id, "a background turn waits for another process"),
-            // It is found by its lease.
+            // Other processes find the turn when this process has no heartbeat.
             Err(error) => warn!(response.id = response_id, "a background turn could not be handed over: {error}"),
         }
     }
 
-    /// Ends a turn of this process that did not come to run.
-    pub async fn give_up(&self, scope: &Scope, response_id: &str, error: ErrorObject) -> Result<Written, StoreError> {
+    /// Fails a turn of this process that was never started.
+    pub async fn fail_unstarted(
+        &self,
+        scope: &Scope,
+        response_id: &str,
+        error: ErrorObject,
+    ) -> Result<WriteOutcome, StoreError> {
         let write = TurnWrite {
             response_id: response_id.to_owned(),
             process: self.running.process,
@@ -121,20 +127,20 @@ impl Engine {
     }
 
     async fn stream_in_background(&self, run: Box<Run>) -> bool {
-        let mut over = std::pin::pin!(run.place.over());
-        let mut stopped = run.stopped();
+        let mut shutdown = std::pin::pin!(run.slot.shutdown());
+        let mut cancelled = run.cancelled();
         let mut frames = run.into_events();
         let mut can_hand_over = true;
         loop {
             tokio::select! {
                 biased;
-                // Dropping the frames ends the upstream's call; the store knows already.
-                () = stop(&mut stopped) => return false,
-                _ = &mut over, if can_hand_over => {
+                // Dropping the frames ends the upstream call. The cancellation is stored already.
+                () = wait_for_cancellation(&mut cancelled) => return false,
+                _ = &mut shutdown, if can_hand_over => {
                     if frames.hand_over().await {
                         return true;
                     }
-                    // Too much was told to begin anew elsewhere: the stream fails by itself.
+                    // The turn has produced output, so no other process can restart it: the stream fails.
                     can_hand_over = false;
                 }
                 frame = frames.next() => {

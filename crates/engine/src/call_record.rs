@@ -1,4 +1,4 @@
-//! Takes down the calls of a turn's models, exactly as they were.
+//! Records the model calls of a turn as transcripts.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -14,48 +14,48 @@ use amalgam_core::{
 use amalgam_protocol::{Json, Usage, Writer};
 use bytes::Bytes;
 
-/// Bytes of request bodies that are remembered, so that the next turn of a chain is written as what is new in it.
-const REMEMBERED_BYTES: usize = 32 * 1024 * 1024;
+/// The size of the cache of request bodies. A later turn of a chain is stored as its difference from a cached body.
+const CACHE_BYTES: usize = 32 * 1024 * 1024;
 
-/// A common beginning shorter than this is not worth a second row to read.
-const WORTH_SHARING: usize = 1024;
+/// A shorter common prefix is not worth reading a second row.
+const MIN_SHARED_BYTES: usize = 1024;
 
-/// A call that is so near to the end of its time may be cleared away before one that builds on it is written.
-const ON_ITS_WAY: Duration = Duration::from_secs(300);
+/// A base call that expires within this time may be pruned before the call that refers to it is written.
+const WRITE_MARGIN: Duration = Duration::from_secs(300);
 
-/// The model calls of one turn, shared by the code that makes them and the code that stores them. Does nothing unless
-/// they are stored.
+/// The model calls of one turn, shared by the code that makes them and the code that stores them. Empty if they are not
+/// stored.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CallRecord {
     calls: Option<Arc<Mutex<Calls>>>,
-    /// Whether the model of the running call has said something.
-    said: bool,
+    /// Whether the model of the running call has produced output.
+    has_output: bool,
 }
 
 #[derive(Debug, Default)]
 struct Calls {
-    keeping: Keeping,
-    /// Calls that are over.
-    over: Vec<Transcript>,
-    /// What came in the last of them.
+    settings: CallRecordSettings,
+    /// Finished calls.
+    finished: Vec<Transcript>,
+    /// The last answer as it was received.
     raw: Option<RawAnswer>,
-    running: Option<Running>,
+    running: Option<RunningCall>,
 }
 
-/// What is kept of a turn's calls.
+/// What is stored of a turn's calls.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Keeping {
-    /// Requests and answers, for as long as the operator keeps them.
+pub(crate) struct CallRecordSettings {
+    /// Requests and answers, for as long as the configuration says.
     pub(crate) transcripts: bool,
-    /// The last answer as it came, for as long as the response is there.
+    /// The last answer as it was received, for as long as the response is stored.
     pub(crate) raw_answer: bool,
 }
 
 #[derive(Debug)]
-struct Running {
+struct RunningCall {
     upstream: String,
     model: String,
-    /// What the upstream calls the model.
+    /// The upstream's name of the model.
     named: Option<String>,
     request: Bytes,
     recorder: CallRecorder,
@@ -65,31 +65,31 @@ struct Running {
 }
 
 impl CallRecord {
-    pub(crate) fn new(keeping: Keeping) -> Self {
-        let kept = keeping.transcripts || keeping.raw_answer;
-        let calls = kept.then(|| Arc::new(Mutex::new(Calls { keeping, ..Calls::default() })));
-        Self { calls, said: false }
+    pub(crate) fn new(settings: CallRecordSettings) -> Self {
+        let kept = settings.transcripts || settings.raw_answer;
+        let calls = kept.then(|| Arc::new(Mutex::new(Calls { settings, ..Calls::default() })));
+        Self { calls, has_output: false }
     }
 
     fn calls(&self) -> Option<MutexGuard<'_, Calls>> {
         self.calls.as_ref().map(|calls| calls.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A model is about to be asked.
+    /// Begins a call.
     pub(crate) fn begin(&mut self, candidate: &Candidate, prepared: &mut PreparedRequest, now_ms: u64) {
-        self.said = false;
-        // Without a body no upstream is asked.
+        self.has_output = false;
+        // A model without a request body calls no upstream.
         let Some(mut calls) = self.calls().filter(|_| !prepared.body.is_empty()) else { return };
-        let recorder = match calls.keeping.raw_answer {
+        let recorder = match calls.settings.raw_answer {
             true => CallRecorder::keeping_last(),
             false => CallRecorder::default(),
         };
         prepared.answer_context.recorder = Some(recorder.clone());
-        calls.running = Some(Running {
+        calls.running = Some(RunningCall {
             upstream: candidate.upstream.clone(),
             model: candidate.name.clone(),
             named: None,
-            request: match calls.keeping.transcripts {
+            request: match calls.settings.transcripts {
                 true => prepared.body.clone(),
                 false => Bytes::new(),
             },
@@ -100,23 +100,23 @@ impl CallRecord {
         });
     }
 
-    /// The model has accepted; this is all that it does not see.
-    pub(crate) fn accepted(&mut self, losses: &[Loss]) {
+    /// Sets all losses of the running call.
+    pub(crate) fn set_losses(&mut self, losses: &[Loss]) {
         if let Some(running) = self.calls().as_mut().and_then(|calls| calls.running.as_mut()) {
             running.losses = losses.iter().map(ToString::to_string).collect();
         }
     }
 
-    /// The upstream has said what it calls the model.
-    pub(crate) fn named(&mut self, model: &str) {
+    /// Sets the upstream's name of the model.
+    pub(crate) fn set_model_name(&mut self, model: &str) {
         if let Some(running) = self.calls().as_mut().and_then(|calls| calls.running.as_mut()) {
             running.named = Some(model.to_owned());
         }
     }
 
-    /// The model says something.
-    pub(crate) fn said(&mut self, clock: &dyn Clock) {
-        if std::mem::replace(&mut self.said, true) {
+    /// Records the time of the first output.
+    pub(crate) fn on_output(&mut self, clock: &dyn Clock) {
+        if std::mem::replace(&mut self.has_output, true) {
             return;
         }
         if let Some(running) = self.calls().as_mut().and_then(|calls| calls.running.as_mut()) {
@@ -124,12 +124,12 @@ impl CallRecord {
         }
     }
 
-    /// The call failed, and another one follows.
+    /// Ends the running call with a failure; another call follows.
     pub(crate) fn failed(&mut self, why: &dyn fmt::Display, now_ms: u64) {
         self.close(Some(why), None, now_ms);
     }
 
-    /// A call is over.
+    /// Ends the running call.
     pub(crate) fn end(&mut self, fault: Option<&Fault>, usage: Option<Usage>, now_ms: u64) {
         self.close(fault.map(|fault| fault as &dyn fmt::Display), usage, now_ms);
     }
@@ -140,14 +140,14 @@ impl CallRecord {
         }
     }
 
-    /// All calls of a turn that is over. One whose end was not seen ends here, for this reason.
+    /// Takes all calls at the end of a turn. A call that still runs ends with the reason `why`.
     pub(crate) fn take(&self, why: &dyn fmt::Display, now_ms: u64) -> Vec<Transcript> {
         let Some(mut calls) = self.calls() else { return Vec::new() };
         calls.close(Some(why), None, now_ms);
-        std::mem::take(&mut calls.over)
+        std::mem::take(&mut calls.finished)
     }
 
-    /// What came in the last call of a turn that is over, where that is kept.
+    /// Takes the last answer as it was received, if it is stored.
     pub(crate) fn take_raw(&self) -> Option<RawAnswer> {
         self.calls()?.raw.take()
     }
@@ -156,26 +156,26 @@ impl CallRecord {
 impl Calls {
     fn close(&mut self, error: Option<&dyn fmt::Display>, usage: Option<Usage>, now_ms: u64) {
         let Some(running) = self.running.take() else { return };
-        let heard = running.recorder.take();
-        if self.keeping.raw_answer {
+        let answer = running.recorder.take();
+        if self.settings.raw_answer {
             let model = running.named.or_else(|| Some(running.model.clone()));
-            self.raw = Some(RawAnswer::of(&heard, model, error.is_some()));
+            self.raw = Some(RawAnswer::of(&answer, model, error.is_some()));
         }
-        if !self.keeping.transcripts {
+        if !self.settings.transcripts {
             return;
         }
-        self.over.push(Transcript {
-            number: u32::try_from(self.over.len()).unwrap_or(u32::MAX),
+        self.finished.push(Transcript {
+            number: u32::try_from(self.finished.len()).unwrap_or(u32::MAX),
             upstream: running.upstream,
             model: running.model,
             asked_at_ms: running.asked_at_ms,
             first_token_ms: running.first_token_ms,
             duration_ms: now_ms.saturating_sub(running.asked_at_ms),
-            retries: heard.retries,
+            retries: answer.retries,
             base: None,
             request: running.request,
-            response: heard.body.slice(..heard.body.len().min(CallRecorder::KEPT_BYTES)),
-            cut: heard.cut || heard.body.len() > CallRecorder::KEPT_BYTES,
+            response: answer.body.slice(..answer.body.len().min(CallRecorder::KEPT_BYTES)),
+            cut: answer.cut || answer.body.len() > CallRecorder::KEPT_BYTES,
             usage: usage.map(|usage| {
                 let mut writer = Writer::with_capacity(256);
                 usage.write(&mut writer);
@@ -187,90 +187,90 @@ impl Calls {
     }
 }
 
-/// The last request bodies of chains that go on, by the response that each was sent for. All clones are one.
+/// The last request bodies of chains, by response. Clones share one cache.
 #[derive(Clone, Default)]
-pub(crate) struct Bodies {
-    remembered: Arc<Mutex<Remembered>>,
-    /// How long the store keeps calls.
+pub(crate) struct RequestBodies {
+    remembered: Arc<Mutex<BodyCache>>,
+    /// How long the store keeps transcripts.
     kept_for: Duration,
 }
 
 #[derive(Default)]
-struct Remembered {
-    by_response: HashMap<String, Sent>,
-    /// The oldest first.
+struct BodyCache {
+    by_response: HashMap<String, SentBody>,
+    /// Oldest first.
     order: VecDeque<String>,
     bytes: usize,
 }
 
-/// A request body that is kept whole, or can be put together.
+/// A request body that the store has, whole or as base and difference.
 #[derive(Clone)]
-pub(crate) struct Sent {
+pub(crate) struct SentBody {
     number: u32,
     asked_at_ms: u64,
     body: Bytes,
 }
 
-impl Bodies {
+impl RequestBodies {
     pub(crate) fn new(kept_for: Duration) -> Self {
         Self { remembered: Arc::default(), kept_for }
     }
 
-    /// Takes out of each of a response's calls the beginning that it has in common with the one before it; before the first
-    /// is the last one of the response that this one continues. What comes is to be remembered for the response that
-    /// continues this one, once the calls are in the store: nothing builds on what is not there.
+    /// Removes from each call the prefix that it shares with the call before it; the call before the first one is the
+    /// last call of the `previous` response. Returns the body to [`Self::remember`] once the calls are in the store: a
+    /// call must not refer to one that is not stored.
     pub(crate) fn share(
         &self,
         previous: Option<&str>,
         response_id: &str,
         calls: &mut [Transcript],
         now_ms: u64,
-    ) -> Option<Sent> {
+    ) -> Option<SentBody> {
         let earlier = previous.and_then(|id| Some((id, self.lock().by_response.get(id)?.clone())));
-        let mut before = earlier.filter(|(_, sent)| self.stays(sent, now_ms));
+        let mut before = earlier.filter(|(_, sent)| self.outlives_write(sent, now_ms));
         for call in calls {
             let whole = call.request.clone();
             if let Some((id, sent)) = &before {
                 let shared = common_beginning(&sent.body, &whole);
-                if shared >= WORTH_SHARING {
+                if shared >= MIN_SHARED_BYTES {
                     let (response_id, number) = ((*id).to_owned(), sent.number);
                     call.base = Some(Base { response_id, number, shared: shared as u64 });
                     call.request = whole.slice(shared..);
                 }
             }
-            if whole.len() >= WORTH_SHARING {
-                let sent = Sent { number: call.number, asked_at_ms: call.asked_at_ms, body: whole };
+            if whole.len() >= MIN_SHARED_BYTES {
+                let sent = SentBody { number: call.number, asked_at_ms: call.asked_at_ms, body: whole };
                 before = Some((response_id, sent));
             }
         }
         before.filter(|(id, _)| *id == response_id).map(|(_, sent)| sent)
     }
 
-    /// Remembers a body that is in the store.
-    pub(crate) fn remember(&self, response_id: &str, sent: Sent) {
-        self.lock().keep(response_id, sent);
+    /// Caches a body that is in the store.
+    pub(crate) fn remember(&self, response_id: &str, sent: SentBody) {
+        self.lock().insert(response_id, sent);
     }
 
-    /// Whether a call is still there when one that builds on it comes into the store.
-    fn stays(&self, sent: &Sent, now_ms: u64) -> bool {
+    /// Whether a base call is still stored when the call that refers to it is written.
+    fn outlives_write(&self, sent: &SentBody, now_ms: u64) -> bool {
         let age = Duration::from_millis(now_ms.saturating_sub(sent.asked_at_ms));
-        age + ON_ITS_WAY < self.kept_for
+        age + WRITE_MARGIN < self.kept_for
     }
 
-    fn lock(&self) -> MutexGuard<'_, Remembered> {
+    fn lock(&self) -> MutexGuard<'_, BodyCache> {
         self.remembered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Remembered {
-    fn keep(&mut self, response_id: &str, sent: Sent) {
+impl BodyCache {
+    fn insert(&mut self, response_id: &str, sent: SentBody) {
         self.bytes += sent.body.len();
         if let Some(replaced) = self.by_response.insert(response_id.to_owned(), sent) {
             self.bytes -= replaced.body.len();
         } else {
             self.order.push_back(response_id.to_owned());
         }
-        while self.bytes > REMEMBERED_BYTES
+        while self.bytes > CACHE_BYTES
             && let Some(oldest) = self.order.pop_front()
         {
             if let Some(forgotten) = self.by_response.remove(&oldest) {
@@ -280,7 +280,7 @@ impl Remembered {
     }
 }
 
-/// How many bytes two bodies have in common at their beginning.
+/// The length of the common prefix of two bodies.
 fn common_beginning(one: &[u8], other: &[u8]) -> usize {
     const STRIDE: usize = 256;
     let strides = one.chunks_exact(STRIDE).zip(other.chunks_exact(STRIDE)).take_while(|(one, other)| one == other);
@@ -314,8 +314,8 @@ mod tests {
 
     const HOUR: Duration = Duration::from_secs(3600);
 
-    /// A response with one call, which is kept.
-    fn kept(bodies: &Bodies, previous: Option<&str>, id: &str, mut call: Transcript) -> Transcript {
+    /// A stored response with one call.
+    fn kept(bodies: &RequestBodies, previous: Option<&str>, id: &str, mut call: Transcript) -> Transcript {
         let now_ms = call.asked_at_ms;
         if let Some(sent) = bodies.share(previous, id, std::slice::from_mut(&mut call), now_ms) {
             bodies.remember(id, sent);
@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn the_next_turn_of_a_chain_is_kept_as_what_is_new_in_it() {
-        let bodies = Bodies::new(HOUR);
+        let bodies = RequestBodies::new(HOUR);
         let long = "said before ".repeat(200);
         let first = kept(&bodies, None, "a", call(1, format!("[{long}]").as_bytes()));
         assert_eq!((first.base, first.request.len()), (None, long.len() + 2));
@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_later_round_is_kept_as_what_is_new_in_it() {
-        let bodies = Bodies::default();
+        let bodies = RequestBodies::default();
         let long = "x".repeat(2000);
         let mut calls = [call(0, long.as_bytes()), call(1, format!("{long}y").as_bytes())];
         assert!(bodies.share(None, "a", &mut calls, 0).is_some_and(|sent| sent.number == 1));
@@ -349,7 +349,7 @@ mod tests {
 
     #[test]
     fn what_is_not_remembered_or_too_different_is_kept_whole() {
-        let bodies = Bodies::new(HOUR);
+        let bodies = RequestBodies::new(HOUR);
         let long = "x".repeat(4000);
         kept(&bodies, None, "a", call(0, long.as_bytes()));
         for (previous, body) in [("never", long.clone()), ("a", format!("other{long}"))] {
@@ -360,28 +360,28 @@ mod tests {
 
     #[test]
     fn nothing_builds_on_a_call_that_is_about_to_be_cleared_away_or_was_not_kept() {
-        let bodies = Bodies::new(HOUR);
+        let bodies = RequestBodies::new(HOUR);
         let long = "x".repeat(4000);
         kept(&bodies, None, "a", call(0, long.as_bytes()));
-        let last = u64::try_from((HOUR - ON_ITS_WAY).as_millis()).unwrap();
+        let last = u64::try_from((HOUR - WRITE_MARGIN).as_millis()).unwrap();
         for (asked_at_ms, shares) in [(last - 1, true), (last, false), (2 * last, false)] {
             let next = kept(&bodies, Some("a"), "b", Transcript { asked_at_ms, ..call(0, long.as_bytes()) });
             assert_eq!(next.base.is_some(), shares, "{asked_at_ms}");
         }
-        // Its end could not be written.
+        // The end of `c` was not written.
         assert!(bodies.share(None, "c", &mut [call(0, long.as_bytes())], 0).is_some());
         assert_eq!(kept(&bodies, Some("c"), "d", call(0, long.as_bytes())).base, None);
     }
 
     #[test]
     fn no_more_is_remembered_than_the_bound() {
-        let bodies = Bodies::new(HOUR);
-        let body = vec![b'x'; REMEMBERED_BYTES / 4];
+        let bodies = RequestBodies::new(HOUR);
+        let body = vec![b'x'; CACHE_BYTES / 4];
         for id in 0..10 {
             kept(&bodies, None, &id.to_string(), call(0, &body));
         }
         let remembered = bodies.lock();
         assert_eq!((remembered.by_response.len(), remembered.order.len()), (4, 4));
-        assert!(remembered.bytes <= REMEMBERED_BYTES && remembered.by_response.contains_key("9"));
+        assert!(remembered.bytes <= CACHE_BYTES && remembered.by_response.contains_key("9"));
     }
 }

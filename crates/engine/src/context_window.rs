@@ -1,5 +1,5 @@
-//! Makes a prompt fit its model: counts it against the window, leaves out the oldest turns where the caller allows that,
-//! and refuses what cannot fit before anybody is asked.
+//! Makes a prompt fit its model: counts it, drops the oldest turns if the caller allows truncation, and refuses a
+//! prompt that cannot fit before a model is called.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -12,43 +12,43 @@ use tracing::debug;
 
 use crate::{model_call::ModelCall, run::Engine, upstream_state::UpstreamState};
 
-/// How often an upstream that says no more than "too long" is asked again, each time with half of the turns.
+/// How often the prompt is halved and sent again if an upstream answers only "too long".
 const HALVINGS: u32 = 4;
 
 impl Engine {
-    /// The tokens of a prompt, by our own count. Takes a place as a turn does: it is work.
+    /// Counts the tokens of a prompt. Needs an admission slot, because counting takes CPU time.
     pub async fn count(&self, candidate: &Candidate, prepared: PreparedRequest) -> Result<TokenCount, Fault> {
         let place = self.admission.enter()?;
         let model = Arc::clone(&candidate.model);
-        counted(move || {
+        run_blocking(move || {
             let _place = place;
             model.count(&prepared)
         })
         .await
     }
 
-    /// The weight of each of these, by the same count.
-    pub async fn weigh(&self, candidate: &Candidate, spoken: Vec<CountableText>) -> Result<Vec<u64>, Fault> {
+    /// Counts the tokens of each text.
+    pub async fn weigh(&self, candidate: &Candidate, texts: Vec<CountableText>) -> Result<Vec<u64>, Fault> {
         let place = self.admission.enter()?;
         let (model, name) = (Arc::clone(&candidate.model), candidate.name.clone());
-        counted(move || {
+        run_blocking(move || {
             let _place = place;
-            spoken.iter().map(|spoken| spoken.weight(|text| model.count_text(&name, text))).collect()
+            texts.iter().map(|text| text.weight(|text| model.count_text(&name, text))).collect()
         })
         .await
     }
 }
 
-/// One candidate's prompt.
+/// The prompt of one candidate.
 pub(crate) struct FittedPrompt<'a> {
     call: &'a ModelCall<'a>,
     candidate: &'a Candidate,
-    /// Images that were fetched, as `data:` URIs by their address.
+    /// Fetched images as `data:` URIs, by address.
     images: HashMap<String, String>,
-    /// What is left of the history, where something had to go.
+    /// The shortened history, if turns were dropped.
     shortened: Option<History<'a>>,
     halvings: u32,
-    /// How the call stands to those before it.
+    /// How the call relates to responses that the upstream stores.
     chain: Chain<'a>,
 }
 
@@ -57,11 +57,11 @@ impl<'a> FittedPrompt<'a> {
         Self { call, candidate, images, shortened: None, halvings: 0, chain: chain(call, candidate) }
     }
 
-    /// The prompt, as much of it as fits; a fault when it cannot fit.
+    /// The translated prompt, shortened to the context window if necessary; a fault if it cannot fit.
     pub(crate) async fn prepare(&mut self) -> Result<PreparedRequest, Fault> {
         let Chain::Continue { .. } = self.chain else { return self.prepare_whole().await };
         if self.candidate.context_window.is_some() {
-            // What is known to the upstream takes its room there too.
+            // History that the upstream stores counts against the window too.
             let chain = std::mem::replace(&mut self.chain, Chain::Start);
             let whole = self.prepare_whole().await?;
             if self.shortened.is_some() {
@@ -76,7 +76,7 @@ impl<'a> FittedPrompt<'a> {
         let prepared = self.translate()?;
         let Some(window) = self.candidate.context_window else { return Ok(prepared) };
         let room = window::room(window, self.call.request.max_output_tokens);
-        // A token has at least one byte, so that most prompts need not be counted.
+        // A token has at least one byte, so most prompts need no count.
         if self.bytes(&prepared) <= room {
             return Ok(prepared);
         }
@@ -86,7 +86,7 @@ impl<'a> FittedPrompt<'a> {
             return Ok(prepared);
         }
         let weights = self.weigh().await?;
-        // Tools and whatever else cannot be left out.
+        // Tools and everything else that cannot be dropped.
         let fixed = count.total().saturating_sub(weights.iter().sum());
         let mut weights = weights.into_iter();
         let fitted = window::fit(self.call.history, room.saturating_sub(fixed), |_| weights.next().unwrap_or_default());
@@ -100,32 +100,33 @@ impl<'a> FittedPrompt<'a> {
         Ok(prepared)
     }
 
-    /// The whole prompt after the upstream has said that it does not know what this one goes on from.
-    pub(crate) fn anew(&mut self, error: &ModelError) -> Option<Result<PreparedRequest, Fault>> {
+    /// The whole prompt, after the upstream has answered that it does not know the response that this prompt continues.
+    pub(crate) fn without_chain(&mut self, error: &ModelError) -> Option<Result<PreparedRequest, Fault>> {
         match self.chain {
             Chain::Continue { id, .. } if error.is_forgotten(id) => {}
             _ => return None,
         }
-        debug!("sending everything once more: the upstream does not know the answer before");
+        debug!("sending the whole history: the upstream does not know the previous response");
         self.chain = Chain::Start;
         Some(self.translate())
     }
 
-    /// What the upstream keeps of a prompt that it has accepted; nothing where it keeps nothing, or not all that was said.
-    pub(crate) fn remembering(&self, prepared: &PreparedRequest) -> Option<UpstreamState> {
+    /// What the upstream stores of an accepted prompt; `None` if it stores nothing, or not the whole input.
+    pub(crate) fn upstream_state(&self, prepared: &PreparedRequest) -> Option<UpstreamState> {
         if self.chain == Chain::Standalone || prepared.losses.iter().any(Loss::is_of_input) {
             return None;
         }
         Some(UpstreamState {
-            said: ConversationDigest::of(self.history(), self.candidate.model.retention())?,
+            digest: ConversationDigest::of(self.history(), self.candidate.model.retention())?,
             upstream: self.candidate.upstream.clone(),
             model: self.candidate.name.clone(),
             id: None,
         })
     }
 
-    /// A shorter prompt after the upstream has said that this one is too long; nothing where it must not or cannot be.
-    pub(crate) fn shorter(&mut self, error: &ModelError) -> Option<Result<PreparedRequest, Fault>> {
+    /// A shorter prompt, after the upstream has answered that this one is too long; `None` if the caller does not allow
+    /// it or nothing can be dropped.
+    pub(crate) fn shortened_after(&mut self, error: &ModelError) -> Option<Result<PreparedRequest, Fault>> {
         if !self.may_shorten() || !error.is_too_long() || self.halvings >= HALVINGS {
             return None;
         }
@@ -134,14 +135,17 @@ impl<'a> FittedPrompt<'a> {
             return None;
         }
         self.halvings += 1;
-        // The beginning is what goes, and the upstream would have it.
+        // The stored history of the upstream would still contain the dropped turns.
         self.chain = self.chain.anew();
         self.shortened = Some(window::latest(self.call.history, turns / 2)?);
-        debug!(turns = turns / 2, "asking again with the latest turns only: the upstream says that it is too much");
+        debug!(
+            turns = turns / 2,
+            "retrying with the latest turns only: the upstream reports that the prompt is too long"
+        );
         Some(self.translate())
     }
 
-    /// The request as it is sent now.
+    /// The request in its present form.
     pub(crate) fn request(&self) -> ModelRequest<'_> {
         ModelRequest {
             model: &self.candidate.name,
@@ -154,8 +158,8 @@ impl<'a> FittedPrompt<'a> {
         }
     }
 
-    /// What the history has lost on its way to this candidate belongs to the losses of its prompt.
-    pub(crate) fn tell(&self, prepared: &mut PreparedRequest) {
+    /// Adds the losses of the shortened history to those of the prompt.
+    pub(crate) fn add_losses(&self, prepared: &mut PreparedRequest) {
         for loss in self.shortened.iter().flat_map(|history| &history.losses) {
             if !self.call.history.losses.contains(loss) && !prepared.losses.contains(loss) {
                 prepared.losses.push(loss.clone());
@@ -173,37 +177,37 @@ impl<'a> FittedPrompt<'a> {
 
     fn translate(&self) -> Result<PreparedRequest, Fault> {
         let mut prepared = self.candidate.model.prepare(&self.request())?;
-        self.tell(&mut prepared);
+        self.add_losses(&mut prepared);
         Ok(prepared)
     }
 
-    /// As many bytes as the prompt has at least: of what is sent or, where that is a form of its own, of what is said.
+    /// An upper bound of the prompt's tokens: the bytes of the body, or of the history if that is larger.
     fn bytes(&self, prepared: &PreparedRequest) -> u64 {
-        let said =
+        let history =
             self.call.history.instructions.iter().chain(&self.call.history.entries).map(amalgam_core::Entry::len);
-        prepared.body.len().max(said.sum()) as u64
+        prepared.body.len().max(history.sum()) as u64
     }
 
     async fn count(&self, prepared: &PreparedRequest) -> Result<TokenCount, Fault> {
         let model = Arc::clone(&self.candidate.model);
         let prepared = prepared.clone();
-        counted(move || model.count(&prepared)).await
+        run_blocking(move || model.count(&prepared)).await
     }
 
-    /// The weight of every instruction and every entry, in order.
+    /// The tokens of every instruction and every entry, in order.
     async fn weigh(&self) -> Result<Vec<u64>, Fault> {
         let (model, name) = (Arc::clone(&self.candidate.model), self.candidate.name.clone());
         let history = self.call.history;
-        let spoken: Vec<CountableText> =
+        let texts: Vec<CountableText> =
             history.instructions.iter().chain(&history.entries).map(CountableText::of).collect();
-        counted(move || spoken.iter().map(|spoken| spoken.weight(|text| model.count_text(&name, text))).collect()).await
+        run_blocking(move || texts.iter().map(|text| text.weight(|text| model.count_text(&name, text))).collect()).await
     }
 }
 
-/// How a candidate's call stands to those before it.
+/// How a candidate's call relates to responses that the upstream stores.
 fn chain<'a>(call: &ModelCall<'a>, candidate: &Candidate) -> Chain<'a> {
     let retention = candidate.model.retention();
-    if !call.kept || retention == UpstreamRetention::Nothing {
+    if !call.stored || retention == UpstreamRetention::Nothing {
         return Chain::Standalone;
     }
     let memory = call.memory.filter(|memory| memory.upstream == candidate.upstream && memory.model == candidate.name);
@@ -211,7 +215,7 @@ fn chain<'a>(call: &ModelCall<'a>, candidate: &Candidate) -> Chain<'a> {
     known.map_or(Chain::Start, |(memory, known)| Chain::Continue { id: &memory.id, known })
 }
 
-/// Counting a long text takes milliseconds, so it runs on the blocking pool.
-pub(crate) async fn counted<T: Send + 'static>(count: impl FnOnce() -> T + Send + 'static) -> Result<T, Fault> {
+/// Runs work of milliseconds, such as counting a long text, on the blocking pool.
+pub(crate) async fn run_blocking<T: Send + 'static>(count: impl FnOnce() -> T + Send + 'static) -> Result<T, Fault> {
     tokio::task::spawn_blocking(count).await.map_err(Fault::internal)
 }

@@ -1,7 +1,7 @@
-//! The frames of a streamed turn whose model has not accepted yet when its caller is shown the head.
+//! The frames of a streamed turn whose model has not accepted when its caller receives the response head.
 //!
-//! The caller gets `response.created` and `response.in_progress` at once and signs of life from then on, while candidates are
-//! asked as before. What fails is told as `error` and `response.failed`: there is no status code any more to tell it with.
+//! The caller gets `response.created` and `response.in_progress` at once, then keepalive events while the candidates
+//! are called. A failure is sent as `error` and `response.failed`, because the status code is already sent.
 
 use std::{
     future::Future,
@@ -17,12 +17,12 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use tracing::warn;
 
 use crate::{
-    announcement::Announced,
+    announcement::StreamHead,
     events::TurnEvents,
     run::{Engine, Run},
 };
 
-/// A streamed response that begins before its model. `F` is the turn that is being begun.
+/// A streamed response that begins before its model has accepted. `F` starts the turn.
 pub struct EarlyEvents<F> {
     stage: Stage<F>,
 }
@@ -30,22 +30,22 @@ pub struct EarlyEvents<F> {
 enum Stage<F> {
     Waiting(Box<Waiting<F>>),
     Running(Box<TurnEvents>),
-    Over,
+    Finished,
 }
 
 struct Waiting<F> {
     beginning: F,
     emitter: Emitter,
-    /// The frames that were sent, which the store gets once the turn runs.
+    /// The frames sent so far, which are stored once the turn runs.
     sent: Vec<u8>,
     keepalive: Duration,
-    alarm: Pin<Box<Sleep>>,
+    timer: Pin<Box<Sleep>>,
 }
 
 impl<F> EarlyEvents<F> {
-    /// Begins the stream of a turn that was announced. Dropping it ends the turn.
-    pub fn new(engine: &Engine, announced: Announced, beginning: F) -> Self {
-        let Announced { identity, settings, .. } = announced;
+    /// Begins the stream of a turn. Dropping it ends the turn.
+    pub fn new(engine: &Engine, announced: StreamHead, beginning: F) -> Self {
+        let StreamHead { identity, settings, .. } = announced;
         let mut emitter = Emitter::new(Start {
             ids: Stem::of(&identity.response_id).map_or(Ids::Unguessable, Ids::Within),
             response_id: identity.response_id,
@@ -56,28 +56,28 @@ impl<F> EarlyEvents<F> {
         });
         emitter.begin();
         let keepalive = engine.settings.keepalive;
-        let alarm = Box::pin(sleep_until(Instant::now() + keepalive));
-        Self { stage: Stage::Waiting(Box::new(Waiting { beginning, emitter, sent: Vec::new(), keepalive, alarm })) }
+        let timer = Box::pin(sleep_until(Instant::now() + keepalive));
+        Self { stage: Stage::Waiting(Box::new(Waiting { beginning, emitter, sent: Vec::new(), keepalive, timer })) }
     }
 
-    /// The items of the turn, once it has ended well.
+    /// The output items, once the turn has ended successfully.
     pub fn output(&self) -> Option<Vec<Json>> {
         match &self.stage {
             Stage::Running(frames) => frames.output(),
-            Stage::Waiting(_) | Stage::Over => None,
+            Stage::Waiting(_) | Stage::Finished => None,
         }
     }
 }
 
 impl<F> Waiting<F> {
-    /// The frames that are due, if there are any.
+    /// Takes the frames that are ready, if there are any.
     fn take(&mut self) -> Option<EventBatch> {
         if !self.emitter.has_frames() {
             return None;
         }
         let frames = self.emitter.take_frames();
         self.sent.extend_from_slice(&frames);
-        self.alarm.as_mut().reset(Instant::now() + self.keepalive);
+        self.timer.as_mut().reset(Instant::now() + self.keepalive);
         Some(EventBatch::from_frames(frames))
     }
 }
@@ -90,7 +90,7 @@ impl<F: Future<Output = Result<Box<Run>, Fault>> + Unpin> Stream for EarlyEvents
         loop {
             let waiting = match &mut this.stage {
                 Stage::Running(events) => return Pin::new(&mut **events).poll_next(context),
-                Stage::Over => return Poll::Ready(None),
+                Stage::Finished => return Poll::Ready(None),
                 Stage::Waiting(waiting) => waiting,
             };
             if let Some(frames) = waiting.take() {
@@ -99,18 +99,18 @@ impl<F: Future<Output = Result<Box<Run>, Fault>> + Unpin> Stream for EarlyEvents
             match Pin::new(&mut waiting.beginning).poll(context) {
                 Poll::Ready(Ok(run)) => {
                     let (sent, sequence) = (std::mem::take(&mut waiting.sent), waiting.emitter.sequence());
-                    this.stage = Stage::Running(Box::new(TurnEvents::after(run, &sent, sequence)));
+                    this.stage = Stage::Running(Box::new(TurnEvents::resume(run, &sent, sequence)));
                 }
                 Poll::Ready(Err(fault)) => {
                     let id = waiting.emitter.response_id();
                     warn!(response.id = id, kind = ?fault.kind, detail = fault.detail, "stream failed: {fault}");
                     waiting.emitter.fail(fault.response_error());
                     let last = waiting.take();
-                    this.stage = Stage::Over;
+                    this.stage = Stage::Finished;
                     return Poll::Ready(last);
                 }
                 Poll::Pending => {
-                    if waiting.alarm.as_mut().poll(context).is_pending() {
+                    if waiting.timer.as_mut().poll(context).is_pending() {
                         return Poll::Pending;
                     }
                     waiting.emitter.keepalive();

@@ -1,8 +1,8 @@
-//! The events of a streamed response, as the caller's connection asks for them.
+//! The events of a streamed response.
 //!
-//! The turn runs inside this stream: a caller that does not read makes the upstream wait, and one that leaves drops the
-//! stream and with it the upstream call. A turn that is stored writes its frames to the store as it goes, and its end
-//! before the caller is sent it.
+//! The turn runs inside this stream: a caller that does not read makes the upstream wait, and a caller that disconnects
+//! drops the stream and with it the upstream call. A stored turn writes its frames to the store as it runs, and its end
+//! before the caller receives it.
 
 use std::{
     future::Future,
@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use amalgam_core::{BoxFuture, Fault, FaultKind, StoreError, store::Written};
+use amalgam_core::{BoxFuture, Fault, FaultKind, StoreError, store::WriteOutcome};
 use amalgam_protocol::{ErrorObject, EventBatch, Status, Usage};
 use futures_core::Stream;
 use tokio::{
@@ -23,136 +23,139 @@ use tracing::warn;
 
 use crate::{
     partial_usage::UncountedCall,
-    recorder::{self, Ended},
-    run::{Now, Run, lost, stop},
+    recorder::{self, EndResult},
+    run::{Phase, Run, cancellation, wait_for_cancellation},
 };
 
-/// Frames are handed on at this size even if more are ready: memory a stream stays small.
+/// Frames are sent at this size even if more are ready, so that a stream needs little memory.
 const FLUSH_BYTES: usize = 32 * 1024;
 
-/// Output that comes within this time of the output before it is one burst.
-const SOON: Duration = Duration::from_millis(1);
+/// Output that follows earlier output within this time belongs to one burst.
+const BURST_GAP: Duration = Duration::from_millis(1);
 
-/// In a burst the scheduler runs other tasks so many times before frames are sent: what arrives meanwhile leaves in the same
-/// write.
+/// How often the stream yields to the scheduler during a burst before it sends, so that output that arrives meanwhile
+/// leaves in the same write.
 const YIELDS: u8 = 2;
 
 /// A streamed response.
 pub struct TurnEvents {
     run: Box<Run>,
-    /// The next moment at which something is due: a sign of life or the deadline.
-    alarm: Pin<Box<Sleep>>,
-    last_sent: Instant,
-    /// When something that the model said was last sent.
-    last_said: Option<Instant>,
-    /// How often the scheduler ran other tasks while frames wait to be sent.
+    /// Fires at the next keepalive, flush or deadline.
+    timer: Pin<Box<Sleep>>,
+    last_sent_at: Instant,
+    /// When the last output was sent.
+    last_output_at: Option<Instant>,
+    /// How often the stream has yielded since frames were ready.
     yields: u8,
     /// Resolves when the process shuts down, or when cancellation is requested.
-    over: BoxFuture<'static, Fault>,
+    interruption: BoxFuture<'static, Fault>,
     /// Whether cancellation was requested.
-    stopped: watch::Receiver<bool>,
-    /// Who is woken by it: asked again only for another one.
-    over_wakes: Option<Waker>,
+    cancelled: watch::Receiver<bool>,
+    /// The waker that `interruption` has registered. It is polled again only for another waker.
+    interruption_waker: Option<Waker>,
     stage: Stage,
     last_flushed: Instant,
-    /// What the call has cost that was given up by a cancellation, once that is counted.
-    counted: Option<Arc<OnceLock<Usage>>>,
+    /// The estimated usage of a call that a cancellation interrupted, once it is computed.
+    estimated_usage: Option<Arc<OnceLock<Usage>>>,
 }
 
-type Writing = BoxFuture<'static, Result<Ended, StoreError>>;
+type Writing = BoxFuture<'static, Result<EndResult, StoreError>>;
 
-/// How far a stream is.
+/// The stage of a stream.
 enum Stage {
-    /// The model speaks.
+    /// The turn runs.
     Running,
-    /// How it ended is being written; after that the caller is told.
-    Ending(Writing, Last),
-    /// Only frames are left.
-    Over,
+    /// The end is being written; the terminal event follows.
+    Ending(Writing, TerminalEvent),
+    /// Only buffered frames are left.
+    Finished,
 }
 
-/// What the caller is told at the end.
-enum Last {
+/// The last event of a stream.
+enum TerminalEvent {
     Concluded { now_ms: u64 },
     Failed(ErrorObject),
     Cancelled,
 }
 
 impl TurnEvents {
-    /// Goes on with a stream that was begun before its model accepted: `sent` are its frames so far, and `sequence` is the
-    /// number of the next one.
-    pub(crate) fn after(mut run: Box<Run>, sent: &[u8], sequence: u64) -> Self {
+    /// Continues a stream that began before its model accepted. `sent` holds its frames so far; `sequence` is the
+    /// number of the next frame.
+    pub(crate) fn resume(mut run: Box<Run>, sent: &[u8], sequence: u64) -> Self {
         run.emitter.resume_at(sequence);
         if let Some(recorder) = &mut run.recorder {
-            recorder.hear(sent, sequence);
+            recorder.record_frames(sent, sequence);
         }
-        Self::of(run)
+        Self::start(run)
     }
 
     pub(crate) fn new(mut run: Box<Run>) -> Self {
-        match run.waited {
-            Some(told) => {
-                run.emitter.begin_after_waiting(told);
+        match run.resumed_after {
+            Some(sequence) => {
+                run.emitter.begin_after_waiting(sequence);
                 if let Some(recorder) = &mut run.recorder {
-                    // What was told while it waited is in the store.
-                    recorder.starts_at(told);
+                    // The frames before are in the store.
+                    recorder.start_at(sequence);
                 }
             }
             None => run.emitter.begin(),
         }
-        Self::of(run)
+        Self::start(run)
     }
 
-    fn of(run: Box<Run>) -> Self {
+    fn start(run: Box<Run>) -> Self {
         let now = Instant::now();
-        let alarm = Box::pin(sleep_until(next_alarm(&run, now)));
-        let (place, stopped) = (run.place.over(), run.stopped());
-        let over = Box::pin(ended_from_outside(place, stopped.clone()));
+        let timer = Box::pin(sleep_until(next_timer(&run, now)));
+        let (shutdown, cancelled) = (run.slot.shutdown(), run.cancelled());
+        let interruption = Box::pin(wait_for_interruption(shutdown, cancelled.clone()));
         Self {
             run,
-            alarm,
-            last_sent: now,
-            last_said: None,
+            timer,
+            last_sent_at: now,
+            last_output_at: None,
             yields: 0,
-            over,
-            stopped,
-            over_wakes: None,
+            interruption,
+            cancelled,
+            interruption_waker: None,
             stage: Stage::Running,
             last_flushed: now,
-            counted: None,
+            estimated_usage: None,
         }
     }
 
-    /// The items of the turn, once it has ended well: what a connection remembers that is not in the store.
+    /// The output items, once the turn has ended successfully. A connection remembers them for turns that are not
+    /// stored.
     pub fn output(&self) -> Option<Vec<amalgam_protocol::Json>> {
         use amalgam_protocol::Status::{Completed, Incomplete};
         matches!(self.run.emitter.status(), Completed | Incomplete).then(|| self.run.emitter.kept_output().into_owned())
     }
 
-    /// Lets another process run the turn, if the model has not said anything: then nothing more is written here.
+    /// Hands the turn over to another process, if it has produced no output. Returns whether it did; then nothing more
+    /// is written here.
     pub(crate) async fn hand_over(&mut self) -> bool {
-        let fresh = matches!(self.stage, Stage::Running) && self.is_fresh();
-        if let (true, Some(recorder)) = (fresh, &mut self.run.recorder) {
+        let handed_over = matches!(self.stage, Stage::Running) && self.can_hand_over();
+        if let (true, Some(recorder)) = (handed_over, &mut self.run.recorder) {
             // The next process counts the events in the store.
-            recorder.flushed().await;
-            recorder.forget();
+            recorder.wait_for_flush().await;
+            recorder.release();
         }
-        fresh
+        handed_over
     }
 
-    /// Whether it is a background turn that another process can still begin anew.
-    fn is_fresh(&self) -> bool {
-        self.run.waited.is_some() && !self.run.spoken
+    /// Whether this is a background turn that another process can still start again.
+    fn can_hand_over(&self) -> bool {
+        self.run.resumed_after.is_some() && !self.run.has_output
     }
 
     fn send(&mut self) -> Poll<Option<EventBatch>> {
-        self.last_sent = Instant::now();
+        self.last_sent_at = Instant::now();
         self.yields = 0;
-        self.last_said = self.run.spoken.then_some(self.last_sent);
+        self.last_output_at = self.run.has_output.then_some(self.last_sent_at);
         let frames = self.run.emitter.take_frames();
-        // What is left when a stream ends was kept with its end; its last frames follow from the response itself.
+        // Frames after the end are not recorded: they were written with it, and terminal frames are derived from the
+        // response.
         if let (Stage::Running, Some(recorder)) = (&self.stage, &mut self.run.recorder) {
-            recorder.hear(&frames, self.run.emitter.sequence());
+            recorder.record_frames(&frames, self.run.emitter.sequence());
         }
         Poll::Ready(Some(EventBatch::from_frames(frames)))
     }
@@ -171,93 +174,97 @@ impl TurnEvents {
             FaultKind::Cancelled => {
                 uncounted = self.run.uncounted();
                 self.run.emitter.interrupt();
-                Last::Cancelled
+                TerminalEvent::Cancelled
             }
-            _ => Last::Failed(fault.response_error()),
+            _ => TerminalEvent::Failed(fault.response_error()),
         };
-        self.counted = uncounted.as_ref().map(UncountedCall::usage);
+        self.estimated_usage = uncounted.as_ref().map(UncountedCall::usage);
         let ending = match &last {
-            Last::Failed(error) => recorder::failed(error.clone(), self.run.emitter.provenance().clone()),
-            Last::Cancelled | Last::Concluded { .. } => recorder::interrupted(&self.run.emitter),
+            TerminalEvent::Failed(error) => recorder::failed(error.clone(), self.run.emitter.provenance().clone()),
+            TerminalEvent::Cancelled | TerminalEvent::Concluded { .. } => recorder::interrupted(&self.run.emitter),
         };
         match &mut self.run.recorder {
             Some(recorder) => {
-                recorder.hear(self.run.emitter.frames(), self.run.emitter.sequence());
+                recorder.record_frames(self.run.emitter.frames(), self.run.emitter.sequence());
                 self.stage = Stage::Ending(recorder.end_counted(ending, uncounted), last);
             }
-            None => self.tell_last(last),
+            None => self.emit_terminal(last),
         }
     }
 
-    /// The model is done: what must be on disk by then is written, then the caller is told.
+    /// Writes the end; the terminal event follows the write.
     fn conclude(&mut self) {
         if let Err(fault) = self.run.check_answer() {
             return self.fail(&fault);
         }
         let now_ms = self.run.clock.now_ms();
         self.run.end_call(None);
-        // The last frames are kept with the end, also those that the caller has not asked for yet.
+        // All remaining frames are written with the end, including those that the caller has not received yet.
         let ending = self.run.recorder.is_some().then(|| self.run.ending(now_ms));
         let (Some(recorder), Some(ending)) = (&mut self.run.recorder, ending) else {
-            return self.tell_last(Last::Concluded { now_ms });
+            return self.emit_terminal(TerminalEvent::Concluded { now_ms });
         };
-        recorder.hear(self.run.emitter.frames(), self.run.emitter.sequence());
+        recorder.record_frames(self.run.emitter.frames(), self.run.emitter.sequence());
         let writing = recorder.end(ending);
-        self.stage = Stage::Ending(writing, Last::Concluded { now_ms });
+        self.stage = Stage::Ending(writing, TerminalEvent::Concluded { now_ms });
     }
 
-    fn tell_last(&mut self, last: Last) {
+    fn emit_terminal(&mut self, last: TerminalEvent) {
         match last {
-            Last::Concluded { now_ms } => self.run.emitter.conclude(now_ms / 1000),
-            Last::Failed(error) => self.run.emitter.fail(error),
-            Last::Cancelled => {
-                if let Some(usage) = self.counted.as_ref().and_then(|counted| counted.get()) {
+            TerminalEvent::Concluded { now_ms } => self.run.emitter.conclude(now_ms / 1000),
+            TerminalEvent::Failed(error) => self.run.emitter.fail(error),
+            TerminalEvent::Cancelled => {
+                if let Some(usage) = self.estimated_usage.as_ref().and_then(|estimated_usage| estimated_usage.get()) {
                     self.run.emitter.counted(*usage);
                 }
                 self.run.emitter.cancel();
             }
         }
-        self.stage = Stage::Over;
+        self.stage = Stage::Finished;
     }
 
     /// Waits for the end to be written.
     fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let Stage::Ending(writing, _) = &mut self.stage else { return Poll::Ready(()) };
         let Poll::Ready(written) = writing.as_mut().poll(context) else { return Poll::Pending };
-        let Stage::Ending(_, last) = std::mem::replace(&mut self.stage, Stage::Over) else { return Poll::Ready(()) };
-        let told = match (written, last) {
-            (Ok(Ended::Kept), last) => last,
-            // P5: the caller hears what the store says.
-            (Ok(Ended::Lost(Some(told))), last) => match (told.status, told.error) {
-                (Status::Cancelled, _) => Last::Cancelled,
+        let Stage::Ending(_, last) = std::mem::replace(&mut self.stage, Stage::Finished) else {
+            return Poll::Ready(());
+        };
+        let terminal = match (written, last) {
+            (Ok(EndResult::Stored(_)), last) => last,
+            // P5: the caller receives the state that is stored.
+            (Ok(EndResult::Superseded(Some(state))), last) => match (state.status, state.error) {
+                (Status::Cancelled, _) => TerminalEvent::Cancelled,
                 (_, Some(error)) => {
-                    self.run.emitter.answered_by(told.provenance);
-                    Last::Failed(error)
+                    self.run.emitter.answered_by(state.provenance);
+                    TerminalEvent::Failed(error)
                 }
-                (_, None) => self.lost(last),
+                (_, None) => self.terminal_if_lost(last),
             },
-            // A failure is told as a failure, whether or not it could be written.
-            (_, last @ Last::Failed(_)) => last,
-            (Ok(Ended::Lost(None)), last) => self.lost(last),
+            // A failure stays a failure, whether or not it could be written.
+            (_, last @ TerminalEvent::Failed(_)) => last,
+            (Ok(EndResult::Superseded(None)), last) => self.terminal_if_lost(last),
             (Err(error), _) => {
                 let fault = Fault::from(error);
                 warn!(response.id = self.run.response_id(), detail = fault.detail, "the end could not be written");
-                Last::Failed(fault.response_error())
+                TerminalEvent::Failed(fault.response_error())
             }
         };
-        self.tell_last(told);
+        self.emit_terminal(terminal);
         Poll::Ready(())
     }
 
-    /// What is told of a turn that is not ours any more, where the store does not say how it ended.
-    fn lost(&self, last: Last) -> Last {
+    /// The terminal event of a turn that was lost to another process, if the stored state is not known.
+    fn terminal_if_lost(&self, last: TerminalEvent) -> TerminalEvent {
         match last {
-            Last::Failed(_) => last,
-            Last::Concluded { .. } | Last::Cancelled => Last::Failed(lost().response_error()),
+            TerminalEvent::Failed(_) => last,
+            TerminalEvent::Concluded { .. } | TerminalEvent::Cancelled => {
+                TerminalEvent::Failed(cancellation().response_error())
+            }
         }
     }
 
-    /// Writes frames to the store when they are old or many.
+    /// Writes frames to the store when they are due.
     fn poll_flush(&mut self, context: &mut Context<'_>) {
         loop {
             let Some(recorder) = &mut self.run.recorder else { return };
@@ -265,63 +272,63 @@ impl TurnEvents {
             let Poll::Ready(written) = recorder.poll_flush(due, context) else { return };
             self.last_flushed = Instant::now();
             match written {
-                Ok(Written::Kept) => {}
-                Ok(Written::Lost) => return self.fail(&lost()),
+                Ok(WriteOutcome::Kept) => {}
+                Ok(WriteOutcome::Lost) => return self.fail(&cancellation()),
                 Err(error) => return self.fail(&Fault::from(error)),
             }
         }
     }
 
-    /// Looks at the clock: the alarm is set again only when it has rung, not for every frame.
-    fn poll_alarm(&mut self, context: &mut Context<'_>) {
-        while self.alarm.as_mut().poll(context).is_ready() {
+    /// Handles the timer. It is reset only after it has fired, not for every frame.
+    fn poll_timer(&mut self, context: &mut Context<'_>) {
+        while self.timer.as_mut().poll(context).is_ready() {
             let now = Instant::now();
             if now >= self.run.deadline {
                 let fault = self.run.past_deadline();
                 return self.fail(&fault);
             }
-            if now >= self.last_sent + self.run.keepalive {
+            if now >= self.last_sent_at + self.run.keepalive {
                 self.run.emitter.keepalive();
-                self.last_sent = now;
+                self.last_sent_at = now;
             }
-            self.alarm.as_mut().reset(next_alarm(&self.run, self.last_sent));
+            self.timer.as_mut().reset(next_timer(&self.run, self.last_sent_at));
         }
     }
 
-    /// Sees to everything that may have happened beside what the model says.
+    /// Handles everything except the model: timer, interruption, writes of frames.
     fn poll_others(&mut self, context: &mut Context<'_>) {
-        self.poll_alarm(context);
+        self.poll_timer(context);
         if matches!(self.stage, Stage::Running) {
-            self.poll_over(context);
+            self.poll_interruption(context);
         }
         if matches!(self.stage, Stage::Running) {
             self.poll_flush(context);
         }
     }
 
-    /// Whether more of a burst may arrive in a moment. Tools do not come in bursts.
-    fn may_gather(&self) -> bool {
-        let in_burst = self.last_said.is_some_and(|said| said.elapsed() < SOON);
-        in_burst && self.yields < YIELDS && matches!(self.run.now, Now::Model(_))
+    /// Whether more output of a burst may follow soon. Tool output does not come in bursts.
+    fn may_coalesce(&self) -> bool {
+        let in_burst = self.last_output_at.is_some_and(|at| at.elapsed() < BURST_GAP);
+        in_burst && self.yields < YIELDS && matches!(self.run.phase, Phase::Streaming(_))
     }
 
-    fn poll_over(&mut self, context: &mut Context<'_>) {
+    fn poll_interruption(&mut self, context: &mut Context<'_>) {
         // The background task hands the turn over instead.
-        if self.is_fresh() {
+        if self.can_hand_over() {
             return;
         }
-        let rung = self.run.place.is_over() || *self.stopped.borrow();
-        if !rung && self.over_wakes.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+        let interrupted = self.run.slot.is_shutting_down() || *self.cancelled.borrow();
+        if !interrupted && self.interruption_waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
             return;
         }
-        match self.over.as_mut().poll(context) {
+        match self.interruption.as_mut().poll(context) {
             Poll::Ready(fault) => self.fail(&fault),
-            Poll::Pending => self.over_wakes = Some(context.waker().clone()),
+            Poll::Pending => self.interruption_waker = Some(context.waker().clone()),
         }
     }
 
     fn poll_model(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let fault = std::task::ready!(self.run.poll_news(context)).err();
+        let fault = std::task::ready!(self.run.poll_progress(context)).err();
         match fault {
             Some(fault) => self.fail(&fault),
             None if self.run.emitter.is_finished() => self.conclude(),
@@ -331,17 +338,17 @@ impl TurnEvents {
     }
 }
 
-/// Says why the turn has to end, once it has to.
-async fn ended_from_outside(place: impl Future<Output = Fault>, mut stopped: watch::Receiver<bool>) -> Fault {
+/// Resolves with the reason why the turn must end.
+async fn wait_for_interruption(shutdown: impl Future<Output = Fault>, mut cancelled: watch::Receiver<bool>) -> Fault {
     tokio::select! {
-        fault = place => fault,
-        () = stop(&mut stopped) => lost(),
+        fault = shutdown => fault,
+        () = wait_for_cancellation(&mut cancelled) => cancellation(),
     }
 }
 
-/// The next moment at which something is due.
-fn next_alarm(run: &Run, last_sent: Instant) -> Instant {
-    let due = (last_sent + run.keepalive).min(run.deadline);
+/// When the timer must fire next.
+fn next_timer(run: &Run, last_sent_at: Instant) -> Instant {
+    let due = (last_sent_at + run.keepalive).min(run.deadline);
     match &run.recorder {
         Some(recorder) if recorder.streamed => due.min(Instant::now() + recorder.flush_after),
         _ => due,
@@ -365,7 +372,7 @@ impl Stream for TurnEvents {
                         false => Poll::Pending,
                     };
                 }
-                Stage::Over => {
+                Stage::Finished => {
                     return match this.run.emitter.has_frames() {
                         true => {
                             this.run.log();
@@ -376,13 +383,13 @@ impl Stream for TurnEvents {
                 }
             }
             if this.run.emitter.frames_len() >= FLUSH_BYTES {
-                // A model that is never silent never lets the alarm have its turn.
+                // A model that always has output ready would keep the timer from being polled.
                 if Instant::now() >= this.run.deadline {
                     let fault = this.run.past_deadline();
                     this.fail(&fault);
                     continue;
                 }
-                // Nor the store.
+                // The same holds for writes of frames.
                 this.poll_flush(context);
                 if !matches!(this.stage, Stage::Running) {
                     continue;
@@ -399,8 +406,8 @@ impl Stream for TurnEvents {
             if !this.run.emitter.has_frames() {
                 return Poll::Pending;
             }
-            // Output that comes alone leaves at once.
-            if !this.may_gather() {
+            // Output outside of a burst is sent at once.
+            if !this.may_coalesce() {
                 return this.send();
             }
             this.yields += 1;

@@ -1,4 +1,4 @@
-//! Follows a stream from another connection: what is kept of it first, then what comes.
+//! Follows a stream from another connection: first the stored frames, then new ones as they are stored.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,21 +15,21 @@ use tracing::warn;
 
 use crate::run::Engine;
 
-/// The longest wait before the store is asked again, in case a notification was missed.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// The longest wait between reads of the store, in case a notification is missed.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// About how many bytes of frames are taken from the store at once.
-const PIECE_BYTES: usize = 256 * 1024;
+/// The approximate number of bytes that one read returns.
+const READ_BYTES: usize = 256 * 1024;
 
-/// So many events come before anything that the model says.
-const FIRST_WORDS: u64 = 2;
+/// The number of events before a model's first output.
+const FIRST_EVENTS: u64 = 2;
 
-/// How often the store may fail in a row before a follower gives up.
-const PATIENCE: u32 = 30;
+/// How often in a row the store may fail before the stream fails.
+const MAX_FAILURES: u32 = 30;
 
 impl Engine {
-    /// The frames of a response after a sequence number, all of them for none, until its end. `tail` is what the store has
-    /// said first, so that a response which is not there is told before a stream begins.
+    /// Streams the frames of a response after a sequence number (`None`: from the beginning) until its end. The caller
+    /// reads `tail` first, so that a missing response is an error and not a stream.
     pub fn follow(
         &self,
         scope: Scope,
@@ -46,68 +46,76 @@ impl Engine {
             keepalive: self.settings.keepalive,
             head_after: self.settings.head_after,
             began_at: Instant::now(),
-            said_at: Instant::now(),
-            over: false,
+            sent_at: Instant::now(),
+            finished: false,
         };
-        stream::unfold(follower, |mut follower| async move { follower.piece().await.map(|piece| (piece, follower)) })
+        stream::unfold(
+            follower,
+            |mut follower| async move { follower.next_batch().await.map(|batch| (batch, follower)) },
+        )
     }
 }
 
-/// What the store has of a stream after a sequence number, to begin with.
-pub async fn look(store: &dyn Store, scope: &Scope, id: &str, after: Option<u64>) -> Result<Option<EventTail>, Fault> {
-    Ok(store.events(scope, id, after, PIECE_BYTES).await?)
+/// Reads the stored events of a response after a sequence number.
+pub async fn read_tail(
+    store: &dyn Store,
+    scope: &Scope,
+    id: &str,
+    after: Option<u64>,
+) -> Result<Option<EventTail>, Fault> {
+    Ok(store.events(scope, id, after, READ_BYTES).await?)
 }
 
 struct Follower {
     store: Arc<dyn Store>,
     scope: Scope,
-    /// The number of the next event to send.
+    /// The sequence number of the next event to send.
     next: u64,
-    /// The response as it was seen last.
+    /// The response as last read.
     response: StoredResponse,
     tail: Option<EventTail>,
-    /// How often the store has failed in a row.
+    /// Failures of the store in a row.
     failures: u32,
-    /// The silence after which there is a sign of life.
+    /// The silence after which a keepalive event is sent.
     keepalive: Duration,
-    /// The time after which a stream whose model is silent begins all the same.
+    /// The time after which the first events are sent even if the model has produced nothing.
     head_after: Duration,
     began_at: Instant,
-    /// When something was sent last.
-    said_at: Instant,
-    over: bool,
+    /// When the last batch was sent.
+    sent_at: Instant,
+    finished: bool,
 }
 
 impl Follower {
-    async fn piece(&mut self) -> Option<EventBatch> {
-        if self.over {
+    async fn next_batch(&mut self) -> Option<EventBatch> {
+        if self.finished {
             return None;
         }
-        let piece = self.next_piece().await;
-        self.said_at = Instant::now();
-        Some(EventBatch::from_frames(piece))
+        let frames = self.next_frames().await;
+        self.sent_at = Instant::now();
+        Some(EventBatch::from_frames(frames))
     }
 
-    async fn next_piece(&mut self) -> Bytes {
+    async fn next_frames(&mut self) -> Bytes {
         loop {
-            // Registered before the store is asked: a change in between would be missed otherwise.
+            // Registered before the read, so that no change in between is missed.
             let changed = self.store.changed(&self.response.id);
             let tail = match self.tail.take() {
                 Some(tail) => tail,
-                None => match look(&*self.store, &self.scope, &self.response.id, self.next.checked_sub(1)).await {
+                None => match read_tail(&*self.store, &self.scope, &self.response.id, self.next.checked_sub(1)).await {
                     Ok(Some(tail)) => tail,
                     // Deleted while it was followed.
                     Ok(None) => return self.give_up(&Fault::new(FaultKind::NotFound, "The response was deleted.")),
                     Err(fault) => {
                         self.failures += 1;
-                        if self.failures > PATIENCE {
+                        if self.failures > MAX_FAILURES {
                             let id = &self.response.id;
-                            warn!(response.id = id, detail = fault.detail, "a stream can not be followed: {fault}");
+                            warn!(response.id = id, detail = fault.detail, "a stream cannot be followed: {fault}");
                             return self.give_up(&fault);
                         }
-                        tokio::time::sleep(LOOK_AGAIN).await;
-                        if self.is_silent() {
-                            return self.sign_of_life();
+                        tokio::time::sleep(POLL_INTERVAL).await;
+                        if self.is_keepalive_due() {
+                            return self.keepalive_frame();
                         }
                         continue;
                     }
@@ -120,42 +128,42 @@ impl Follower {
                 return frames.into();
             }
             if tail.response.status.status.is_final() {
-                self.over = true;
+                self.finished = true;
                 return self.end(&tail);
             }
             self.response = tail.response;
             let waits = self.response.status.status == Status::Queued;
-            let begins = !waits && self.next < FIRST_WORDS;
+            let begins = !waits && self.next < FIRST_EVENTS;
             if begins && self.began_at.elapsed() >= self.head_after {
-                return self.first_words();
+                return self.first_events();
             }
-            let patience = if begins { LOOK_AGAIN.min(self.head_after) } else { LOOK_AGAIN.min(self.keepalive) };
+            let patience = if begins { POLL_INTERVAL.min(self.head_after) } else { POLL_INTERVAL.min(self.keepalive) };
             let _ = tokio::time::timeout(patience, changed).await;
-            if self.is_silent() {
-                return self.sign_of_life();
+            if self.is_keepalive_due() {
+                return self.keepalive_frame();
             }
         }
     }
 
-    /// Whether a sign of life is due. Once its model speaks, a turn gives its own, which come here a little later.
-    fn is_silent(&self) -> bool {
+    /// Whether a keepalive event is due. A running turn stores its own, which arrive here up to one poll later.
+    fn is_keepalive_due(&self) -> bool {
         let given_here = match self.response.status.status {
             Status::Queued => self.keepalive,
-            _ => self.keepalive + LOOK_AGAIN,
+            _ => self.keepalive + POLL_INTERVAL,
         };
-        self.said_at.elapsed() >= given_here
+        self.sent_at.elapsed() >= given_here
     }
 
-    /// How a stream begins whose model has not said anything. They are the events that the turn itself begins with.
-    fn first_words(&mut self) -> Bytes {
-        let words = Bytes::copy_from_slice(behind(&self.response.all_frames(), self.next));
-        self.next = FIRST_WORDS;
-        words
+    /// The first events of a turn that has produced no output. The turn itself begins with the same events.
+    fn first_events(&mut self) -> Bytes {
+        let frames = Bytes::copy_from_slice(skip_frames(&self.response.all_frames(), self.next));
+        self.next = FIRST_EVENTS;
+        frames
     }
 
-    /// A sign of life that is this stream's own. The numbers are the response's, and those behind the last event are for
-    /// what is to come: so it has the number of the last event, behind which the stream is taken up again.
-    fn sign_of_life(&self) -> Bytes {
+    /// A keepalive event of this stream. It repeats the number of the last event, because the next number belongs to
+    /// the turn's next event and callers resume after the number that they saw last.
+    fn keepalive_frame(&self) -> Bytes {
         let mut writer = Writer::default();
         writer.frame(EventKind::Keepalive.name(), |writer| {
             writer.key("sequence_number").number(self.next.saturating_sub(1));
@@ -165,18 +173,18 @@ impl Follower {
 
     /// The last frames of a stream whose end cannot be read from the store.
     fn give_up(&mut self, fault: &Fault) -> Bytes {
-        self.over = true;
+        self.finished = true;
         let error = Some(fault.response_error());
         let status =
             ResponseState { status: Status::Failed, error, completed_at_ms: None, ..self.response.status.clone() };
         let failed = StoredResponse { status, ..self.response.clone() };
-        match self.next < FIRST_WORDS {
-            true => Bytes::copy_from_slice(behind(&failed.all_frames(), self.next)),
+        match self.next < FIRST_EVENTS {
+            true => Bytes::copy_from_slice(skip_frames(&failed.all_frames(), self.next)),
             false => failed.final_frames(self.next).into(),
         }
     }
 
-    /// Everything from the next number on.
+    /// The frames from the next sequence number on.
     fn take(&mut self, chunks: &[EventChunk]) -> Vec<u8> {
         let mut taken = Vec::new();
         for chunk in chunks {
@@ -184,29 +192,30 @@ impl Follower {
                 continue;
             }
             let skipped = self.next.saturating_sub(chunk.first);
-            taken.extend_from_slice(behind(&chunk.frames, skipped));
+            taken.extend_from_slice(skip_frames(&chunk.frames, skipped));
             self.next = chunk.last + 1;
         }
         taken
     }
 
-    /// The last frames. A stream that ended by itself has all of its frames in the store, so a caller that asks for what
-    /// is behind them has seen the end. One that was ended from outside may have lost some that its caller has seen.
+    /// The last frames. A completed stream has all of its frames in the store, so a caller that resumes after them has
+    /// seen the end. A stream that was ended from outside may lack frames that its caller has seen.
     fn end(&self, tail: &EventTail) -> Bytes {
         let by_itself = matches!(tail.response.status.status, Status::Completed | Status::Incomplete);
         match by_itself && tail.last.is_none_or(|last| self.next > last + 1) {
             true => Bytes::from_static(DONE),
-            // Its process died before anything was written: a caller that asks for all of it gets a stream with a beginning.
-            false if tail.last.is_none() && self.next < FIRST_WORDS => {
-                Bytes::copy_from_slice(behind(&tail.response.all_frames(), self.next))
+            // The process died before any frame was written; a caller that reads from the beginning receives the first
+            // events too.
+            false if tail.last.is_none() && self.next < FIRST_EVENTS => {
+                Bytes::copy_from_slice(skip_frames(&tail.response.all_frames(), self.next))
             }
             false => tail.response.final_frames(self.next).into(),
         }
     }
 }
 
-/// What follows the first `count` frames.
-fn behind(frames: &[u8], count: u64) -> &[u8] {
+/// The frames after the first `count`.
+fn skip_frames(frames: &[u8], count: u64) -> &[u8] {
     let mut rest = frames;
     for _ in 0..count {
         let Some(end) = rest.windows(2).position(|pair| pair == b"\n\n") else { return &[] };

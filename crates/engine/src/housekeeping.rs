@@ -1,5 +1,5 @@
-//! What a process does besides answering: it says that it lives, ends what dead ones left, runs what waits, and clears
-//! away what need not be kept.
+//! Periodic work of a process: it sends heartbeats, ends turns of dead processes, runs queued turns, and prunes expired
+//! rows.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -9,7 +9,7 @@ use std::{
 
 use amalgam_core::{
     BoxFuture, Fault, FaultKind, Operator, Scope, StoreError,
-    store::{ProcessId, QueuedTurn, Retention, Written},
+    store::{ProcessId, QueuedTurn, Retention, WriteOutcome},
 };
 use amalgam_protocol::{ErrorObject, Status};
 use tokio::time::{MissedTickBehavior, interval, sleep};
@@ -17,64 +17,64 @@ use tracing::{debug, info, warn};
 
 use crate::run::Engine;
 
-/// How often a process says that it lives, and looks who else does.
-const BEAT: Duration = Duration::from_secs(1);
+/// The interval of heartbeats, and of checks of other processes.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A process that has said nothing for so long is dead. What it left is final a beat or two later.
+/// A process without a new heartbeat for this long is dead. Its turns are ended one or two heartbeats later.
 const DEAD_AFTER: Duration = Duration::from_secs(6);
 
-/// A process that was not awake for so long between two beats cannot say who else was.
-const ASLEEP: Duration = Duration::from_secs(3);
+/// After a longer gap between its own heartbeats a process was suspended, and cannot judge other processes.
+const MAX_HEARTBEAT_GAP: Duration = Duration::from_secs(3);
 
-/// The longest wait before the store is asked for queued turns, in case a notification was missed.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// The longest wait between reads of the queue, in case a notification is missed.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Queued turns that are taken at once.
-const TAKEN_AT_ONCE: usize = 16;
+/// The maximum number of queued turns taken at once.
+const QUEUE_BATCH: usize = 16;
 
-/// How often rows are cleared away, and how soon again while there are more.
-const PRUNE: Duration = Duration::from_secs(60);
-const PRUNE_MORE: Duration = Duration::from_millis(200);
+/// The interval of pruning, and the pause while there is more to prune.
+const PRUNE_INTERVAL: Duration = Duration::from_secs(60);
+const PRUNE_PAUSE: Duration = Duration::from_millis(200);
 
-/// A claim is kept this long. S1
-const CLAIMS: Duration = Duration::from_secs(48 * 3600);
+/// How long idempotency claims are stored. S1
+const CLAIM_RETENTION: Duration = Duration::from_secs(48 * 3600);
 
-/// Runs a turn that has waited. Implemented by the door that took it.
+/// Runs queued turns. Implemented by the application layer.
 pub trait Runner: Send + Sync {
-    /// Runs it to its end, whatever that is.
+    /// Runs a turn to its end.
     fn run(&self, turn: QueuedTurn) -> BoxFuture<'static, ()>;
 }
 
-/// How long things are kept.
+/// How long data is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HousekeepingSettings {
-    /// Events of streams that have ended.
+    /// Events of ended streams.
     pub events: Duration,
-    /// Model calls.
+    /// Transcripts of model calls.
     pub transcripts: Duration,
-    /// Responses; none for ever.
+    /// Responses; `None` for ever.
     pub responses: Option<Duration>,
-    /// No other process can use the store: every other process known there is dead.
+    /// Whether no other process can use the store: every other process known to it is dead.
     pub alone: bool,
 }
 
 impl Engine {
-    /// Makes the process known to the store. Before this no turn can be kept. A store that takes no writes is told later, by
-    /// [`Engine::housekeep`]; until then turns that are to be kept are refused.
-    pub async fn be_born(&self, settings: HousekeepingSettings) -> Result<(), StoreError> {
+    /// Registers the process in the store; before that no turn can be stored. If the store accepts no writes,
+    /// [`Engine::housekeep`] registers it later, and turns that must be stored are refused until then.
+    pub async fn register_process(&self, settings: HousekeepingSettings) -> Result<(), StoreError> {
         match self.register(settings).await {
             Err(StoreError::Unavailable(why)) => {
-                self.running.store_is_away(true);
-                warn!("the store takes no writes, so that it is only read for now: {why}");
+                self.running.set_store_unavailable(true);
+                warn!("the store accepts no writes and is used read-only for now: {why}");
                 Ok(())
             }
             outcome => outcome,
         }
     }
 
-    /// Whether the store took no writes when it was last told that this process lives.
-    pub fn store_is_away(&self) -> bool {
-        self.running.expect_store().is_err()
+    /// Whether the last heartbeat failed.
+    pub fn is_store_unavailable(&self) -> bool {
+        self.running.check_store().is_err()
     }
 
     async fn register(&self, settings: HousekeepingSettings) -> Result<(), StoreError> {
@@ -84,50 +84,51 @@ impl Engine {
         if settings.alone {
             let known = store.processes(operator).await?;
             for (process, beat) in known.into_iter().filter(|(process, _)| *process != self.running.process) {
-                self.bury(process, beat).await?;
+                self.end_dead_process(process, beat).await?;
             }
         }
         Ok(())
     }
 
-    /// Looks after this process, the others and the queue until it is dropped.
+    /// Does the periodic work until it is dropped.
     pub async fn housekeep(&self, settings: HousekeepingSettings, runner: Arc<dyn Runner>) {
-        tokio::join!(self.beat(), self.run_queued(runner), self.clear_away(settings));
+        tokio::join!(self.send_heartbeats(), self.run_queued(runner), self.prune(settings));
     }
 
-    /// Waits until nothing that outlives its request runs any more.
-    pub async fn rest(&self) {
+    /// Waits for all detached tasks.
+    pub async fn wait_for_tasks(&self) {
         self.running.tasks.finish(None).await;
     }
 
-    /// Waits until nothing that outlives its request runs any more, or for so long; then says farewell to the store.
-    pub async fn die(&self, patience: Duration) {
+    /// Waits at most `patience` for all detached tasks, then removes the process from the store.
+    pub async fn shut_down(&self, patience: Duration) {
         self.running.tasks.finish(Some(patience)).await;
         let operator = Operator::of_this_process();
         let known = self.running.store.processes(operator).await.unwrap_or_default();
         if let Some((process, beat)) = known.into_iter().find(|(process, _)| *process == self.running.process)
-            && let Err(error) = self.bury(process, beat).await
+            && let Err(error) = self.end_dead_process(process, beat).await
         {
-            warn!("this process could not say farewell to the store: {error}");
+            warn!("this process could not be removed from the store: {error}");
         }
     }
 
-    async fn beat(&self) {
+    async fn send_heartbeats(&self) {
         let operator = Operator::of_this_process();
         let store = &self.running.store;
         let mut beats = 0;
-        // When each other process was first seen with its last beat, by our own clock: clocks of other processes are not trusted.
+        // The last heartbeat of each other process, and when this process first saw it. Clocks of other processes are
+        // not trusted.
         let mut seen: HashMap<ProcessId, (u64, Instant)> = HashMap::new();
-        let mut ticks = interval(BEAT);
+        let mut ticks = interval(HEARTBEAT_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut awake = Instant::now();
+        let mut last_tick = Instant::now();
         let mut orphans = HashSet::new();
         loop {
             ticks.tick().await;
-            if awake.elapsed() >= ASLEEP {
+            if last_tick.elapsed() >= MAX_HEARTBEAT_GAP {
                 seen.clear();
             }
-            awake = Instant::now();
+            last_tick = Instant::now();
             beats += 1;
             let known = async {
                 store.beat(operator, self.running.process, beats).await?;
@@ -135,13 +136,13 @@ impl Engine {
                 store.processes(operator).await
             };
             let known = known.await;
-            self.running.store_is_away(known.is_err());
+            self.running.set_store_unavailable(known.is_err());
             let known = match known {
                 Ok(known) => known,
                 Err(error) => {
                     // While the store is unavailable no process can send heartbeats, so none counts as dead.
                     seen.clear();
-                    warn!("the store could not be told that this process lives: {error}");
+                    warn!("the heartbeat could not be written: {error}");
                     continue;
                 }
             };
@@ -154,26 +155,28 @@ impl Engine {
                 if entry.0 != beat {
                     *entry = (beat, Instant::now());
                 } else if entry.1.elapsed() >= DEAD_AFTER
-                    && let Err(error) = self.bury(process, beat).await
+                    && let Err(error) = self.end_dead_process(process, beat).await
                 {
-                    warn!("what a dead process left could not be ended: {error}");
+                    warn!("the turns of a dead process could not be ended: {error}");
                 }
             }
         }
     }
 
-    async fn bury(&self, process: ProcessId, beat: u64) -> Result<(), StoreError> {
+    async fn end_dead_process(&self, process: ProcessId, beat: u64) -> Result<(), StoreError> {
         let operator = Operator::of_this_process();
-        if let Some(buried) = self.running.store.bury(operator, process, beat, stopped, self.clock.now_ms()).await?
+        if let Some(recovered) =
+            self.running.store.end_dead_process(operator, process, beat, stopped, self.clock.now_ms()).await?
             && process != self.running.process
         {
-            info!(failed = buried.failed, queued = buried.queued, "ended what a dead process left");
+            info!(failed = recovered.failed, queued = recovered.queued, "ended the turns of a dead process");
         }
         Ok(())
     }
 
-    /// Turns that are this process's in the store but no longer run, because their end could not be written;
-    /// and turns that run here although they are not this process's any more. `orphans` are those of the last look.
+    /// Ends turns that belong to this process in the store but no longer run, because their end could not be written.
+    /// Cancels turns that run here but no longer belong to this process. `orphans` holds the candidates of the last
+    /// check.
     async fn end_orphans(&self, orphans: &mut HashSet<String>) -> Result<(), StoreError> {
         let begun = self.running.begun_ids();
         let held = self.running.store.held(Operator::of_this_process(), self.running.process).await?;
@@ -181,23 +184,23 @@ impl Engine {
             self.running.cancel(id);
         }
         let left: Vec<&(String, Scope)> = held.iter().filter(|(id, _)| !self.running.runs(id)).collect();
-        // A turn that was taken just now is in the store before this process has registered it: only what it has not
-        // come for by the next look is an orphan.
+        // A turn that was just taken is in the store before it is registered here, so only a turn found by two checks
+        // in a row is an orphan.
         for (id, scope) in left.iter().filter(|(id, _)| orphans.contains(id)) {
             self.end_orphan(id, scope).await?;
         }
         *orphans = left.into_iter().map(|(id, _)| id.clone()).collect();
-        self.free_claims(&held).await
+        self.release_claims(&held).await
     }
 
-    /// Claims of this process without a request that works on them: their callers left while they claimed, or could
-    /// not settle them. Twins would wait for them for as long as this process lives. `held` are turns that have not ended:
-    /// once they have, it is known what becomes of their claims.
-    async fn free_claims(&self, held: &[(String, Scope)]) -> Result<(), StoreError> {
+    /// Releases claims of this process that have no running request: the caller disconnected while claiming, or the
+    /// claim could not be settled. Retries would otherwise wait as long as this process lives. `held` are turns that
+    /// have not ended; their ends settle their claims.
+    async fn release_claims(&self, held: &[(String, Scope)]) -> Result<(), StoreError> {
         let operator = Operator::of_this_process();
         let claims = self.running.store.claims(operator, self.running.process).await?;
-        // A request registers before it claims, and stays registered until the claim is settled: one look is enough.
-        let is_left = |id: &String| !self.running.works_on(id) && !held.iter().any(|(held, _)| held == id);
+        // A request registers before it claims and until its claim is settled, so one check is enough.
+        let is_left = |id: &String| !self.running.holds_claim(id) && !held.iter().any(|(held, _)| held == id);
         let left: Vec<String> = claims.into_iter().filter(is_left).collect();
         if left.is_empty() {
             return Ok(());
@@ -214,7 +217,7 @@ impl Engine {
             return Ok(());
         }
         let fault = Fault::new(FaultKind::StoreDown, "The end of the response could not be written.");
-        if self.give_up(scope, id, fault.response_error()).await? == Written::Kept {
+        if self.fail_unstarted(scope, id, fault.response_error()).await? == WriteOutcome::Kept {
             warn!(response.id = id, "ended a turn that no longer runs");
         }
         Ok(())
@@ -224,20 +227,20 @@ impl Engine {
         let store = &self.running.store;
         loop {
             let changed = store.changed("");
-            let room = self.admission.room().min(TAKEN_AT_ONCE);
+            let room = self.admission.room().min(QUEUE_BATCH);
             let taken = match room {
                 0 => Vec::new(),
                 room => match store.take_queued(Operator::of_this_process(), self.running.process, room).await {
                     Ok(taken) => taken,
                     Err(error) => {
-                        debug!("queued turns could not be asked for: {error}");
+                        debug!("queued turns could not be read: {error}");
                         Vec::new()
                     }
                 },
             };
             let took_all = taken.len() < room;
             for turn in taken {
-                let taken = self.running.take(&turn.response_id);
+                let taken = self.running.guard_queued(&turn.response_id);
                 let run = runner.run(turn);
                 self.running.tasks.spawn(async move {
                     run.await;
@@ -251,28 +254,28 @@ impl Engine {
                 }
             };
             if took_all || room == 0 {
-                let _ = tokio::time::timeout(LOOK_AGAIN, wait).await;
+                let _ = tokio::time::timeout(POLL_INTERVAL, wait).await;
             }
         }
     }
 
-    async fn clear_away(&self, settings: HousekeepingSettings) {
+    async fn prune(&self, settings: HousekeepingSettings) {
         loop {
             let now_ms = self.clock.now_ms();
             let before = |age: Duration| now_ms.saturating_sub(u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
             let retention = Retention {
                 events_before_ms: before(settings.events),
                 transcripts_before_ms: before(settings.transcripts),
-                claims_before_ms: before(CLAIMS),
+                claims_before_ms: before(CLAIM_RETENTION),
                 responses_before_ms: settings.responses.map(before),
                 files_before_ms: now_ms,
             };
             let pause = match self.running.store.prune(Operator::of_this_process(), retention).await {
-                Ok(pruned) if pruned.rows > 0 => PRUNE_MORE,
-                Ok(_) => PRUNE,
+                Ok(pruned) if pruned.rows > 0 => PRUNE_PAUSE,
+                Ok(_) => PRUNE_INTERVAL,
                 Err(error) => {
-                    debug!("rows could not be cleared away: {error}");
-                    PRUNE
+                    debug!("rows could not be pruned: {error}");
+                    PRUNE_INTERVAL
                 }
             };
             sleep(pause).await;
@@ -280,8 +283,7 @@ impl Engine {
     }
 }
 
-/// What is kept of a turn whose process ended in the middle of it, as JSON. S3: `tools` had begun, and it is unknown what
-/// became of them.
+/// The error of a turn whose process died, as JSON. S3: `tools` had started, and their result is unknown.
 fn stopped(tools: &[String]) -> String {
     let mut message = "The server stopped while it worked on this response.".to_owned();
     if !tools.is_empty() {
@@ -300,24 +302,24 @@ mod tests {
 
     #[test]
     fn what_a_dead_process_left_is_ended_within_ten_seconds() {
-        // Its last beat was seen a beat late at most, and its silence is noticed at the first beat after the bound. Another
-        // two are for a machine and a store that have other things to do.
+        // The last heartbeat is seen at most one interval late, and the silence is noticed at the first heartbeat after
+        // the bound. Two more intervals allow for a busy machine and a busy store.
         const PROMISED: Duration = Duration::from_secs(10);
-        assert!(DEAD_AFTER + 4 * BEAT <= PROMISED, "{DEAD_AFTER:?} {BEAT:?}");
-        // Neither one late beat nor a process that has slept itself makes the living look dead.
-        assert!(2 * BEAT < ASLEEP && ASLEEP < DEAD_AFTER);
+        assert!(DEAD_AFTER + 4 * HEARTBEAT_INTERVAL <= PROMISED, "{DEAD_AFTER:?} {HEARTBEAT_INTERVAL:?}");
+        // Neither one late heartbeat nor a suspended process makes a live process look dead.
+        assert!(2 * HEARTBEAT_INTERVAL < MAX_HEARTBEAT_GAP && MAX_HEARTBEAT_GAP < DEAD_AFTER);
     }
 
     #[test]
     fn a_turn_that_stopped_names_the_tools_of_unknown_end() {
-        let told = |names: &[&str]| stopped(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        let text = |names: &[&str]| stopped(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
         let error = |message: &str| {
             format!(r#"{{"message":"{message}","type":"internal_error","param":null,"code":"server_error"}}"#)
         };
         let plain = "The server stopped while it worked on this response.";
-        assert_eq!(told(&[]), error(plain));
-        assert_eq!(told(&["pay"]), error(&format!("{plain} It is not known whether the tool `pay` ran.")));
+        assert_eq!(text(&[]), error(plain));
+        assert_eq!(text(&["pay"]), error(&format!("{plain} It is not known whether the tool `pay` ran.")));
         let both = format!("{plain} It is not known whether the tools `mail`, `pay` ran.");
-        assert_eq!(told(&["mail", "pay"]), error(&both));
+        assert_eq!(text(&["mail", "pay"]), error(&both));
     }
 }

@@ -1,5 +1,4 @@
-//! Addresses in the history: images that a model needs as bytes are fetched, within what one prompt may have of them;
-//! what an upstream is to fetch itself is checked.
+//! Addresses in the history: fetches images that a model needs as bytes, and checks addresses that an upstream fetches.
 
 use std::collections::HashMap;
 
@@ -8,17 +7,17 @@ use amalgam_protocol::{Content, JsonStr, PartKind, Raw};
 
 use crate::{model_call::ModelCall, run::Engine};
 
-/// The most bytes that one fetched image may have.
+/// The maximum size of one fetched image.
 const IMAGE_BYTES: usize = 20 * 1024 * 1024;
 
-/// The most images that are fetched for one turn.
+/// The maximum number of images fetched for one turn.
 const IMAGES_PER_TURN: usize = 32;
 
-/// The most addresses that one turn may hand to an upstream.
+/// The maximum number of addresses that one turn may pass to an upstream.
 const ADDRESSES_PER_TURN: usize = 1000;
 
 impl Engine {
-    /// Images of the history by their address, as `data:` URIs.
+    /// Fetches the images of the history; `data:` URIs by address.
     pub(crate) async fn fetch_images(&self, call: &ModelCall<'_>) -> Result<HashMap<String, String>, Fault> {
         let mut left = self.settings.upload_bytes;
         let mut images = HashMap::new();
@@ -50,12 +49,12 @@ impl Engine {
         Ok(images)
     }
 
-    /// Refuses addresses that an upstream must not be sent to.
+    /// Refuses addresses that an upstream must not fetch.
     pub(crate) async fn check_addresses(&self, call: &ModelCall<'_>, addresses: &[Address<'_>]) -> Result<(), Fault> {
         if addresses.len() > ADDRESSES_PER_TURN {
             return Err(Fault::invalid("input", format!("At most {ADDRESSES_PER_TURN} addresses can be named.")));
         }
-        // Each look-up of a name takes a while, so they run at the same time.
+        // Concurrently, because each check resolves a name.
         let checks = addresses.iter().map(|address| async {
             self.fetch.check(&address.url).await.map_err(|fault| match fault.kind {
                 FaultKind::Invalid => fault.param(address.path(call)),
@@ -66,28 +65,28 @@ impl Engine {
     }
 }
 
-/// The addresses that an upstream is to fetch itself: all but those that were fetched here.
+/// The addresses that the upstream fetches: all except those that were fetched here.
 pub(crate) fn handed_on<'a>(call: &ModelCall<'a>, fetched: &HashMap<String, String>) -> Vec<Address<'a>> {
     let mut addresses = addresses(call);
     addresses.retain(|address| !fetched.contains_key(&address.url));
     addresses
 }
 
-/// Where an image or a file is, and where the caller says so.
+/// The address of an image or a file, and where the caller named it.
 pub(crate) struct Address<'a> {
     url: String,
     /// `image_url` or `file_url`.
     name: &'static str,
-    /// The item that names it, if it came as one.
+    /// The item that names it, if the caller sent one.
     item: Option<Raw<'a>>,
-    /// Which of its parts does; none for an output that is a screenshot and nothing else.
+    /// The index of the part that names it; `None` for an output that is only a screenshot.
     part: Option<usize>,
     /// The field of the item.
     field: &'static str,
 }
 
 impl Address<'_> {
-    /// The path in what the caller sent; `input` for what an earlier turn has said.
+    /// The path in the caller's request; `input` for an address of an earlier turn.
     fn path(&self, call: &ModelCall<'_>) -> String {
         let place = |list: &'static str| {
             let path = call.parameters.item_path(list, self.item?);
@@ -101,7 +100,7 @@ impl Address<'_> {
     }
 }
 
-/// Addresses that are no `data:` URIs, in the order of the history.
+/// All addresses that are not `data:` URIs, in the order of the history.
 fn addresses<'a>(call: &ModelCall<'a>) -> Vec<Address<'a>> {
     let mut addresses = Vec::new();
     for entry in call.history.instructions.iter().chain(&call.history.entries) {
@@ -129,7 +128,7 @@ fn addresses<'a>(call: &ModelCall<'a>) -> Vec<Address<'a>> {
     addresses
 }
 
-/// The address, unless it is a `data:` URI. Those may be long, so that they are not decoded.
+/// The address, unless it is a `data:` URI. A `data:` URI may be long, so it is recognised without decoding it.
 fn remote(url: JsonStr<'_>) -> Option<String> {
     let is_data = |text: &str| text.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("data:"));
     if is_data(url.escaped()) {

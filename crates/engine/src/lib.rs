@@ -1,4 +1,4 @@
-//! Runs turns: time, order, cancellation, admission; keeps them as they go, and looks after those that wait.
+//! Runs turns: admission, deadlines, model calls, tool rounds, streaming, recording, cancellation and housekeeping.
 
 mod admission;
 mod allowed_tools;
@@ -21,24 +21,23 @@ mod rounds;
 mod run;
 mod running_turns;
 mod tasks;
-mod thread;
 mod tool_runs;
 mod turn_tools;
 mod uploads;
 mod upstream_state;
 
 pub use admission::Admission;
-pub use announcement::{Announced, Announcement};
+pub use announcement::{Announcement, StreamHead};
 pub use answer_format::AnswerFormat;
-pub use background::{QueueLimits, QueuePlace};
+pub use background::{QueueLimits, QueueSlot};
+pub use drive::FinishedTurn;
 pub use early_events::EarlyEvents;
 pub use events::TurnEvents;
-pub use follow::look;
+pub use follow::read_tail;
 pub use housekeeping::{HousekeepingSettings, Runner};
 pub use model_call::ModelCall;
 pub use recorder::TurnStorage;
 pub use run::{Engine, EngineSettings, Identity, Run, TurnStart};
 pub use running_turns::ClaimGuard;
-pub use thread::Thread;
 pub use turn_tools::{ToolLimits, TurnPrompt, TurnTools};
 pub use uploads::FILES_PER_TURN;

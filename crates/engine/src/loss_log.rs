@@ -1,7 +1,7 @@
-//! Losses in the log: each kind of loss of a model at `info` once in a process, and at `debug` from then on.
+//! Logs losses: each kind of loss of a model once per process at `info`, then at `debug`.
 //!
-//! Headers tell a part of the losses, and a socket or a turn in the background has no headers, so that the log has to tell
-//! them. The same client loses the same things with every request, though.
+//! Response headers list only a part of the losses, and WebSocket and background turns have no headers. Logging all of
+//! them at `info` would repeat the same lines for every request of a client.
 
 use std::{
     collections::HashSet,
@@ -12,20 +12,21 @@ use std::{
 use amalgam_core::Loss;
 use tracing::{debug, info};
 
-/// So many kinds are remembered; whatever is new behind them is told at `debug`. Callers choose names of fields.
-const MOST: usize = 16_384;
+/// The number of kinds that are remembered; further kinds are logged at `debug`. Bounded, because callers choose field
+/// names.
+const MAX_KINDS: usize = 16_384;
 
-/// What was told at `info` by this process.
-static TOLD: LazyLock<Told> = LazyLock::new(Told::default);
+/// The kinds that this process has logged at `info`.
+static LOGGED: LazyLock<LoggedKinds> = LazyLock::new(LoggedKinds::default);
 
-/// Logs what a model does not see as it was sent.
+/// Logs the losses of one model call.
 pub(crate) fn log_losses(response_id: &str, upstream: &str, model: &str, losses: &[Loss]) {
     if losses.is_empty() {
         return;
     }
-    let (new, known): (Vec<&Loss>, Vec<&Loss>) = losses.iter().partition(|loss| TOLD.is_new((upstream, model), loss));
+    let (new, known): (Vec<&Loss>, Vec<&Loss>) = losses.iter().partition(|loss| LOGGED.is_new((upstream, model), loss));
     let texts = |losses: &[&Loss]| losses.iter().map(ToString::to_string).collect::<Vec<_>>();
-    // Names of fields are the caller's words: as a value they are escaped.
+    // Field names come from the caller; as a debug value they are escaped.
     if !new.is_empty() {
         let losses = texts(&new);
         info!(
@@ -41,19 +42,19 @@ pub(crate) fn log_losses(response_id: &str, upstream: &str, model: &str, losses:
     }
 }
 
-/// Kinds of losses by their hashes.
+/// Kinds of losses, as hashes.
 #[derive(Default)]
-struct Told {
+struct LoggedKinds {
     hasher: RandomState,
     kinds: Mutex<HashSet<u64>>,
 }
 
-impl Told {
-    /// Whether this kind of loss was not told of this model before; from now on it was.
+impl LoggedKinds {
+    /// Adds a kind of loss of a model; whether it is new.
     fn is_new(&self, model: (&str, &str), loss: &Loss) -> bool {
         let hash = self.hasher.hash_one((model, kind(&loss.field), kind(&loss.reason)));
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = kinds.len() < MOST;
+        let room = kinds.len() < MAX_KINDS;
         match room {
             true => kinds.insert(hash),
             false => false,
@@ -61,7 +62,7 @@ impl Told {
     }
 }
 
-/// A text without its numbers: `tools[1]` and `tools[2]` are lost in the same way.
+/// The text without digits, so that `tools[1]` and `tools[2]` are one kind.
 fn kind(text: &str) -> String {
     text.chars().filter(|character| !character.is_ascii_digit()).collect()
 }
@@ -73,16 +74,16 @@ mod tests {
     #[test]
     fn a_kind_of_loss_is_new_once_for_each_model() {
         // right A10
-        let told = Told::default();
+        let logged = LoggedKinds::default();
         let loss = |field: &'static str, reason: &'static str| Loss::new(field, reason);
-        assert!(told.is_new(("a", "m"), &loss("tools[1]", "no such tool")));
-        assert!(!told.is_new(("a", "m"), &loss("tools[22]", "no such tool")), "another place is no other kind");
-        assert!(told.is_new(("a", "m"), &loss("tools[1]", "another reason")));
-        assert!(told.is_new(("b", "m"), &loss("tools[1]", "no such tool")));
-        for n in 0..2 * MOST {
-            told.is_new(("a", &n.to_string()), &loss("input", "x"));
+        assert!(logged.is_new(("a", "m"), &loss("tools[1]", "no such tool")));
+        assert!(!logged.is_new(("a", "m"), &loss("tools[22]", "no such tool")), "another place is no other kind");
+        assert!(logged.is_new(("a", "m"), &loss("tools[1]", "another reason")));
+        assert!(logged.is_new(("b", "m"), &loss("tools[1]", "no such tool")));
+        for n in 0..2 * MAX_KINDS {
+            logged.is_new(("a", &n.to_string()), &loss("input", "x"));
         }
-        assert_eq!(told.kinds.lock().unwrap().len(), MOST, "the set is bounded");
-        assert!(!told.is_new(("another", "m"), &loss("input", "x")));
+        assert_eq!(logged.kinds.lock().unwrap().len(), MAX_KINDS, "the set is bounded");
+        assert!(!logged.is_new(("another", "m"), &loss("input", "x")));
     }
 }

@@ -1,4 +1,4 @@
-//! Asks models until one accepts.
+//! Calls the candidates of a model in order until one accepts.
 
 use std::collections::HashMap;
 
@@ -12,80 +12,88 @@ use tracing::{debug, warn};
 
 use crate::{
     announcement::Announcement, call_record::CallRecord, context_window::FittedPrompt, images,
-    partial_usage::AskedModel, run::Engine, upstream_state::UpstreamState,
+    partial_usage::SentRequest, run::Engine, upstream_state::UpstreamState,
 };
 
-/// One call of a model, whichever of those that may answer takes it.
+/// One model call, for any of its candidates.
 #[derive(Debug)]
 pub struct ModelCall<'a> {
-    /// Whose uploaded files it may name.
+    /// The caller, whose uploaded files the history may name.
     pub scope: &'a Scope,
-    /// Who may answer, in this order.
+    /// The candidates, in order of preference.
     pub candidates: &'a [Candidate],
-    /// What the model is asked, and how: as it was sent, and as adapters of models read it.
+    /// The parameters as the caller sent them.
     pub parameters: &'a ResponseParameters,
     /// A view of the parameters.
     pub request: &'a CreateResponse<'a>,
-    /// What is said.
+    /// The prompt.
     pub history: &'a History<'a>,
-    /// How the caller wants its answer.
+    /// Whether the caller receives a stream or a whole answer.
     pub delivery: Delivery,
-    /// Whom sealed content is bound to.
+    /// The tenant and user that sealed values are bound to.
     pub seal_context: &'a str,
     /// Whether a loss is a fault.
     pub strict: bool,
-    /// Whether the response is kept: only then may an upstream keep it too.
-    pub kept: bool,
-    /// What an upstream keeps of what was said before.
+    /// Whether the response is stored: only then may an upstream store it too.
+    pub stored: bool,
+    /// What an upstream stores of the history.
     pub memory: Option<&'a UpstreamMemory>,
-    /// What was lost before this point.
+    /// Losses before this call.
     pub losses: Vec<Loss>,
-    /// Told as soon as the caller of a stream may be shown its head, whatever the model does.
+    /// Notified when the caller of a stream may receive the response head.
     pub announcement: Option<&'a Announcement>,
 }
 
 impl Engine {
-    /// Asks one candidate after the other until one accepts, uploaded files with their content.
-    pub(crate) async fn ask_in_turn(&self, call: &ModelCall<'_>, calling: &mut CallRecord) -> Result<Accepted, Fault> {
+    /// Calls the candidates in order until one accepts. Uploaded files are sent with their content.
+    pub(crate) async fn call_model(
+        &self,
+        call: &ModelCall<'_>,
+        call_record: &mut CallRecord,
+    ) -> Result<AcceptedCall, Fault> {
         let has_uploads = uploads::named(call.history).next().is_some();
         match has_uploads {
-            false => self.ask_as_it_is(call, calling).await,
-            // In a box: few turns have files, and the others need no room for it.
-            true => Box::pin(self.ask_with_uploads(call, calling)).await,
+            false => self.call_candidates(call, call_record).await,
+            // Boxed, so that the futures of turns without files stay small.
+            true => Box::pin(self.call_with_uploads(call, call_record)).await,
         }
     }
 
-    async fn ask_with_uploads(&self, call: &ModelCall<'_>, calling: &mut CallRecord) -> Result<Accepted, Fault> {
+    async fn call_with_uploads(
+        &self,
+        call: &ModelCall<'_>,
+        call_record: &mut CallRecord,
+    ) -> Result<AcceptedCall, Fault> {
         let Some(expanded) = self.expand(call.scope, call.history).await? else {
-            return self.ask_as_it_is(call, calling).await;
+            return self.call_candidates(call, call_record).await;
         };
         let history = expanded.history(call.history)?;
-        self.ask_as_it_is(&ModelCall { history: &history, losses: call.losses.clone(), ..*call }, calling).await
+        self.call_candidates(&ModelCall { history: &history, losses: call.losses.clone(), ..*call }, call_record).await
     }
 
-    async fn ask_as_it_is(&self, call: &ModelCall<'_>, calling: &mut CallRecord) -> Result<Accepted, Fault> {
+    async fn call_candidates(&self, call: &ModelCall<'_>, call_record: &mut CallRecord) -> Result<AcceptedCall, Fault> {
         let mut last = None;
         for (index, candidate) in call.candidates.iter().enumerate() {
             let more = index + 1 < call.candidates.len();
-            let mut asked = self.ask_one(call, candidate, calling).await;
+            let mut asked = self.call_candidate(call, candidate, call_record).await;
             if let (true, Ok(accepted)) = (more, &mut asked) {
-                // The last one has no one behind it, and its failure can as well be told later.
-                match first_word(&mut accepted.stream).await {
+                // The last candidate's stream is returned unread: there is no fallback after it.
+                match read_to_first_output(&mut accepted.stream).await {
                     Ok(first) => accepted.first = first,
                     Err(failed) => asked = Err(failed),
                 }
             }
             match asked {
                 Ok(accepted) => return Ok(accepted),
-                Err(Failed { fault, elsewhere }) => {
-                    if !(elsewhere && more) {
+                Err(CandidateFailure { fault, try_next }) => {
+                    if !(try_next && more) {
                         return Err(fault);
                     }
-                    calling.failed(&fault, self.clock.now_ms());
+                    call_record.failed(&fault, self.clock.now_ms());
                     warn!(
                         upstream = candidate.upstream,
                         detail = fault.detail,
-                        "upstream failed, going on to the next"
+                        "upstream failed, calling the next candidate"
                     );
                     last = Some(fault);
                 }
@@ -94,12 +102,12 @@ impl Engine {
         Err(last.unwrap_or_else(|| Fault::internal("a route without candidates")))
     }
 
-    async fn ask_one(
+    async fn call_candidate(
         &self,
         call: &ModelCall<'_>,
         candidate: &Candidate,
-        calling: &mut CallRecord,
-    ) -> Result<Accepted, Failed> {
+        call_record: &mut CallRecord,
+    ) -> Result<AcceptedCall, CandidateFailure> {
         let model = &*candidate.model;
         let images = match model.wants_image_bytes() {
             true => self.fetch_images(call).await?,
@@ -111,8 +119,8 @@ impl Engine {
                 Box::pin(self.check_addresses(call, &handed_on)).await?;
             }
         }
-        let mut fitting = FittedPrompt::new(call, candidate, images);
-        let mut prepared = fitting.prepare().await?;
+        let mut prompt = FittedPrompt::new(call, candidate, images);
+        let mut prepared = prompt.prepare().await?;
         let mut recovered = false;
         loop {
             if call.strict {
@@ -121,72 +129,80 @@ impl Engine {
             if let Some(announcement) = call.announcement {
                 announcement.translated();
             }
-            calling.begin(candidate, &mut prepared, self.clock.now_ms());
+            call_record.begin(candidate, &mut prepared, self.clock.now_ms());
             let error = match model.ask(&prepared).await {
                 Ok(stream) => {
-                    // What was told as text is not what was said.
-                    let remembering = if recovered { None } else { fitting.remembering(&prepared).map(Box::new) };
+                    // A history that was rewritten as text differs from what later turns would send.
+                    let upstream_state = if recovered { None } else { prompt.upstream_state(&prepared).map(Box::new) };
                     let losses = all_losses(call, &prepared);
                     let (upstream, model) = (candidate.upstream.clone(), candidate.name.clone());
-                    let asked = call.kept.then(|| Box::new(AskedModel::new(&candidate.model, prepared)));
-                    return Ok(Accepted { stream, first: Vec::new(), losses, upstream, model, remembering, asked });
+                    let sent_request = call.stored.then(|| Box::new(SentRequest::new(&candidate.model, prepared)));
+                    return Ok(AcceptedCall {
+                        stream,
+                        first: Vec::new(),
+                        losses,
+                        upstream,
+                        model,
+                        upstream_state,
+                        sent_request,
+                    });
                 }
                 Err(error) => error,
             };
-            let again = match fitting.anew(&error).or_else(|| fitting.shorter(&error)) {
+            let again = match prompt.without_chain(&error).or_else(|| prompt.shortened_after(&error)) {
                 None if recovered => None,
-                // O-48: once, and only if the model knows how.
-                None => model.recover(&fitting.request(), &error).inspect(|_| {
+                // O-48: once, and only if the adapter supports it.
+                None => model.recover(&prompt.request(), &error).inspect(|_| {
                     recovered = true;
                     debug!("sending the tool history as text after the upstream lost a call");
                 }),
                 shorter => shorter,
             };
             let Some(again) = again else { return Err(error.into()) };
-            calling.failed(&error, self.clock.now_ms());
+            call_record.failed(&error, self.clock.now_ms());
             prepared = again?;
-            fitting.tell(&mut prepared);
+            prompt.add_losses(&mut prepared);
         }
     }
 }
 
-/// A model that has accepted.
-pub(crate) struct Accepted {
+/// A model that has accepted a call.
+pub(crate) struct AcceptedCall {
     pub(crate) stream: ModelStream,
-    /// What it has said already.
+    /// Events that were read already.
     pub(crate) first: Vec<ModelEvent>,
-    /// All that was lost on the way to it.
+    /// All losses of the call.
     pub(crate) losses: Vec<Loss>,
     pub(crate) upstream: String,
-    /// What the upstream was asked for.
+    /// The model's name at the upstream.
     pub(crate) model: String,
-    /// What the upstream keeps, if it keeps anything.
-    pub(crate) remembering: Option<Box<UpstreamState>>,
-    /// What it was asked, if the response is kept.
-    pub(crate) asked: Option<Box<AskedModel>>,
+    /// What the upstream stores, if it stores anything.
+    pub(crate) upstream_state: Option<Box<UpstreamState>>,
+    /// The request, if the response is stored.
+    pub(crate) sent_request: Option<Box<SentRequest>>,
 }
 
-/// Why a candidate did not accept, and whether another one may be asked.
-struct Failed {
+/// Why a candidate did not accept, and whether the next one may be called.
+struct CandidateFailure {
     fault: Fault,
-    elsewhere: bool,
+    try_next: bool,
 }
 
-impl From<Fault> for Failed {
+impl From<Fault> for CandidateFailure {
     fn from(fault: Fault) -> Self {
-        Self { fault, elsewhere: false }
+        Self { fault, try_next: false }
     }
 }
 
-impl From<ModelError> for Failed {
+impl From<ModelError> for CandidateFailure {
     fn from(error: ModelError) -> Self {
-        let elsewhere = !error.is_of_the_request();
-        Self { fault: error.into_fault(), elsewhere }
+        let try_next = !error.is_of_the_request();
+        Self { fault: error.into_fault(), try_next }
     }
 }
 
-impl Accepted {
-    /// No model was asked yet.
+impl AcceptedCall {
+    /// A placeholder for a turn whose model was not called yet.
     pub(crate) fn none() -> Self {
         Self {
             stream: Box::pin(futures_util::stream::pending()),
@@ -194,57 +210,57 @@ impl Accepted {
             losses: Vec::new(),
             upstream: String::new(),
             model: String::new(),
-            remembering: None,
-            asked: None,
+            upstream_state: None,
+            sent_request: None,
         }
     }
 
-    /// Who answers, as the response object tells it.
+    /// Model and losses, for the response object.
     pub(crate) fn provenance(&self) -> Provenance {
         provenance(&self.upstream, &self.model, &self.losses)
     }
 }
 
-/// Who answers, as the response object tells it.
+/// Model and losses, for the response object.
 pub(crate) fn provenance(upstream: &str, model: &str, losses: &[Loss]) -> Provenance {
     let losses = losses.iter().map(ToString::to_string).collect();
     Provenance { model: Some(format!("{upstream}/{model}")), losses, provider_id: None }
 }
 
-/// Reads an answer up to the model's first word. What fails until then can be asked of another upstream, since the caller
-/// has seen nothing of it.
-async fn first_word(stream: &mut ModelStream) -> Result<Vec<ModelEvent>, Failed> {
-    let mut heard: Vec<ModelEvent> = Vec::new();
+/// Reads an answer until its first visible event. A failure before that can go to the next candidate, because the
+/// caller has received nothing.
+async fn read_to_first_output(stream: &mut ModelStream) -> Result<Vec<ModelEvent>, CandidateFailure> {
+    let mut events: Vec<ModelEvent> = Vec::new();
     loop {
         let mut batch = stream.next().await.unwrap_or(Err(ModelError::CutShort))?;
         let failed = batch.iter().find_map(|event| match event {
             ModelEvent::Finish(Finish::Failed(fault)) => Some(fault.clone()),
             _ => None,
         });
-        let silent = batch.iter().all(is_silent);
-        if let (Some(fault), true) = (failed, batch.iter().filter(|event| !is_silent(event)).count() == 1) {
-            let elsewhere = !matches!(
+        let invisible = batch.iter().all(is_invisible);
+        if let (Some(fault), true) = (failed, batch.iter().filter(|event| !is_invisible(event)).count() == 1) {
+            let try_next = !matches!(
                 fault.kind,
                 FaultKind::UpstreamRejected | FaultKind::ContextLength | FaultKind::ContentPolicy
             );
-            return Err(Failed { fault, elsewhere });
+            return Err(CandidateFailure { fault, try_next });
         }
-        heard.append(&mut batch);
-        if !silent {
-            return Ok(heard);
+        events.append(&mut batch);
+        if !invisible {
+            return Ok(events);
         }
     }
 }
 
-/// Whether an event says nothing that the caller sees.
-fn is_silent(event: &ModelEvent) -> bool {
+/// Whether the caller sees nothing of an event.
+fn is_invisible(event: &ModelEvent) -> bool {
     matches!(
         event,
         ModelEvent::Begun { .. } | ModelEvent::MessageStart { .. } | ModelEvent::Usage(_) | ModelEvent::Loss(_)
     )
 }
 
-/// What the door, the history and the translation have lost, each told once.
+/// The losses of the wire, the history and the translation, without duplicates.
 fn all_losses(call: &ModelCall<'_>, prepared: &PreparedRequest) -> Vec<Loss> {
     let mut losses = Losses::default();
     losses.extend(call.losses.iter().chain(&call.history.losses).chain(&prepared.losses).cloned());
@@ -255,10 +271,10 @@ fn all_losses(call: &ModelCall<'_>, prepared: &PreparedRequest) -> Vec<Loss> {
 fn refuse_losses(call: &ModelCall<'_>, prepared: &PreparedRequest) -> Result<(), Fault> {
     let losses = all_losses(call, prepared);
     let Some(first) = losses.first() else { return Ok(()) };
-    let told: Vec<String> = losses.iter().map(ToString::to_string).collect();
+    let texts: Vec<String> = losses.iter().map(ToString::to_string).collect();
     Err(Fault::invalid(
         first.field.clone(),
-        format!("Strict mode: not everything can be carried over: {}.", told.join("; ")),
+        format!("Strict mode: not everything can be carried over: {}.", texts.join("; ")),
     )
     .code("unsupported_parameter"))
 }

@@ -1,22 +1,22 @@
-//! What a call of a model has cost that is given up before its upstream says so: our own count of the prompt that was sent and
-//! of what the model had said.
+//! Estimates the usage of an interrupted model call, whose upstream did not report it: counts the prompt and the output
+//! so far.
 
 use std::sync::{Arc, OnceLock};
 
 use amalgam_core::{Model, PartialAnswer, PreparedRequest};
 use amalgam_protocol::Usage;
 
-use crate::{context_window::counted, run::Run};
+use crate::{context_window::run_blocking, run::Run};
 
-/// The call that a model answers, kept until its upstream says what it cost.
-pub(crate) struct AskedModel {
+/// The request of the current model call, until its upstream reports the usage.
+pub(crate) struct SentRequest {
     model: Arc<dyn Model>,
     prepared: PreparedRequest,
 }
 
-impl AskedModel {
+impl SentRequest {
     pub(crate) fn new(model: &Arc<dyn Model>, mut prepared: PreparedRequest) -> Self {
-        // What the upstream says is not read through this copy.
+        // This copy is only counted; it must not record answers.
         prepared.answer_context.recorder = None;
         Self { model: Arc::clone(model), prepared }
     }
@@ -37,9 +37,9 @@ impl AskedModel {
     }
 }
 
-/// A call that was given up, to be counted off the threads that serve connections.
+/// An interrupted call. It is counted on the blocking pool.
 pub(crate) struct UncountedCall {
-    asked: Box<AskedModel>,
+    sent_request: Box<SentRequest>,
     partial: PartialAnswer,
     usage: Arc<OnceLock<Usage>>,
 }
@@ -50,10 +50,10 @@ impl UncountedCall {
         Arc::clone(&self.usage)
     }
 
-    /// Counts it, on top of what the calls before it have cost.
+    /// Counts the call and adds it to the usage of earlier calls.
     pub(crate) async fn add_to(self, earlier: Option<Usage>) -> Option<Usage> {
-        let Self { asked, partial, usage } = self;
-        match counted(move || asked.count(&partial)).await {
+        let Self { sent_request, partial, usage } = self;
+        match run_blocking(move || sent_request.count(&partial)).await {
             Ok(counted) => {
                 let _ = usage.set(counted);
                 Some(earlier.map_or(counted, |earlier| earlier.plus(counted)))
@@ -64,14 +64,14 @@ impl UncountedCall {
 }
 
 impl Run {
-    /// The model's call that is given up here, if its upstream has not said what it cost.
+    /// The current call, if it is interrupted before its upstream reports the usage.
     pub(crate) fn uncounted(&mut self) -> Option<UncountedCall> {
-        self.recorder.as_ref().filter(|recorder| !recorder.is_over())?;
-        let asked = self.asked.take().filter(|_| self.emitter.usage_of_call().is_none())?;
+        self.recorder.as_ref().filter(|recorder| !recorder.is_finished())?;
+        let sent_request = self.sent_request.take().filter(|_| self.emitter.usage_of_call().is_none())?;
         let mut partial = self.emitter.partial_answer();
         if let Some(rounds) = &self.rounds {
             partial.words.push_str(&rounds.held_calls());
         }
-        Some(UncountedCall { asked, partial, usage: Arc::default() })
+        Some(UncountedCall { sent_request, partial, usage: Arc::default() })
     }
 }

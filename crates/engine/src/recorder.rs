@@ -1,4 +1,4 @@
-//! Keeps a turn as it goes: its beginning, its frames, its end. Each is in the store before the caller hears of it.
+//! Writes a turn to the store: its beginning, its frames, its end. Each is stored before the caller receives it.
 
 use std::{
     sync::Arc,
@@ -7,303 +7,321 @@ use std::{
 };
 
 use amalgam_core::{
-    BoxFuture, Emitter, Scope, StoreError, array_of, no_items,
-    store::{Answer, Approval, Begin, Ending, EventChunk, Keyed, ResponseState, ToolRun, TurnWrite, Written},
+    BoxFuture, Emitter, Scope, ServerCall, SessionTurn, StoreError, TurnEnd, array_of, no_items,
+    store::{
+        Answer, Approval, Begin, Ending, EventChunk, IdempotencyKey, ResponseState, ToolRun, TurnWrite, WriteOutcome,
+    },
 };
 use amalgam_protocol::{ErrorObject, Provenance, Status};
 use bytes::Bytes;
 use tokio::sync::watch;
 use tracing::warn;
 
-use crate::{
-    call_record::CallRecord,
-    partial_usage::UncountedCall,
-    run::lost,
-    running_turns::RunningTurns,
-    thread::{Aside, RanCall, Thread},
-};
+use crate::{call_record::CallRecord, partial_usage::UncountedCall, run::cancellation, running_turns::RunningTurns};
 
-/// Frames are written to the store at this size even if they are young.
+/// Frames are written to the store when they have this size, even before `flush_after`.
 const CHUNK_BYTES: usize = 32 * 1024;
 
-/// Pauses between tries to write something that a turn cannot go on without, while the store cannot be used.
+/// Pauses between attempts of a write that the turn depends on, while the store is unavailable.
 const PAUSES: [Duration; 4] =
     [Duration::from_millis(50), Duration::from_millis(250), Duration::from_millis(700), Duration::from_secs(2)];
 
-/// How a turn is kept.
+/// How a turn is stored.
 #[derive(Debug, Clone)]
 pub struct TurnStorage {
-    /// Whose it is.
+    /// The turn's owner.
     pub scope: Scope,
-    /// What comes into being; nothing when the response is in the store already and only runs now.
+    /// The new response; `None` if it is stored already because the turn was queued.
     pub begin: Option<Box<Begin>>,
-    /// The response that it continues.
+    /// The response that this one continues.
     pub previous: Option<String>,
-    /// The claim that its end settles.
-    pub keyed: Option<Keyed>,
-    /// Whether its frames are kept, so that another connection can follow.
+    /// The idempotency claim that the turn's end settles.
+    pub keyed: Option<IdempotencyKey>,
+    /// Whether frames are stored, so that another connection can follow the stream.
     pub streamed: bool,
-    /// How old frames may become before they are written.
+    /// The longest time before frames are written.
     pub flush_after: Duration,
-    /// The thread that it speaks in.
-    pub thread: Option<Box<Thread>>,
-    /// Whether what the model's server sent last is kept with the response.
+    /// The assistant session that the turn belongs to.
+    pub session: Option<Arc<dyn SessionTurn>>,
+    /// Whether the last answer of the upstream is stored as it was received.
     pub raw_answer: bool,
 }
 
-/// Keeps one turn.
+/// Writes one turn to the store.
 pub(crate) struct Recorder {
     running: Arc<RunningTurns>,
     scope: Scope,
     response_id: String,
-    /// What was not written yet.
+    /// The beginning, until it is written.
     begin: Option<Box<Begin>>,
     previous: Option<String>,
-    keyed: Option<Keyed>,
+    keyed: Option<IdempotencyKey>,
     pub(crate) streamed: bool,
     pub(crate) flush_after: Duration,
-    /// Its calls of models.
-    calling: CallRecord,
-    /// Tool calls that wait for an approval: requested with the end.
+    call_record: CallRecord,
+    /// Tool calls that need an approval: requested with the turn's end.
     pub(crate) approvals: Vec<Approval>,
-    /// The thread that it speaks in.
-    thread: Option<Box<Thread>>,
-    /// What its thread is told beside the response.
-    aside: Aside,
-    /// Frames that were sent and not written, and the number of the first.
+    session: Option<Arc<dyn SessionTurn>>,
+    /// The calls that the server handled, for the session.
+    server_calls: Vec<ServerCall>,
+    /// The upstream's id of its last answer, for the session.
+    provider_id: Option<String>,
+    /// Frames that were sent but not written, and the sequence number of the first.
     frames: Vec<u8>,
     frames_from: u64,
-    /// The number behind the last frame that was heard.
-    heard_to: u64,
-    /// Frames on their way to the store.
-    flushing: Option<BoxFuture<'static, Result<Written, StoreError>>>,
-    /// What to call when the turn is asked to end.
-    pub(crate) stopped: watch::Receiver<bool>,
-    /// Nothing is left to be written.
-    over: bool,
+    /// The sequence number after the last recorded frame.
+    recorded_to: u64,
+    /// The write of frames in progress.
+    flushing: Option<BoxFuture<'static, Result<WriteOutcome, StoreError>>>,
+    /// Becomes `true` when cancellation is requested.
+    pub(crate) cancelled: watch::Receiver<bool>,
+    /// Whether the end was written or handed to a task, or recording was released.
+    finished: bool,
 }
 
 impl Recorder {
-    pub(crate) fn new(running: Arc<RunningTurns>, response_id: String, keep: TurnStorage, calling: CallRecord) -> Self {
-        let stopped = running.enter(&response_id);
+    pub(crate) fn new(
+        running: Arc<RunningTurns>,
+        response_id: String,
+        storage: TurnStorage,
+        call_record: CallRecord,
+    ) -> Self {
+        let cancelled = running.register(&response_id);
         Self {
             running,
-            scope: keep.scope,
+            scope: storage.scope,
             response_id,
-            begin: keep.begin,
-            previous: keep.previous,
-            keyed: keep.keyed,
-            streamed: keep.streamed,
-            flush_after: keep.flush_after,
-            calling,
+            begin: storage.begin,
+            previous: storage.previous,
+            keyed: storage.keyed,
+            streamed: storage.streamed,
+            flush_after: storage.flush_after,
+            call_record,
             approvals: Vec::new(),
-            thread: keep.thread,
-            aside: Aside::default(),
+            session: storage.session,
+            server_calls: Vec::new(),
+            provider_id: None,
             frames: Vec::new(),
             frames_from: 0,
-            heard_to: 0,
+            recorded_to: 0,
             flushing: None,
-            stopped,
-            over: false,
+            cancelled,
+            finished: false,
         }
     }
 
-    /// Writes the beginning, or that a turn that waited runs now.
-    pub(crate) fn begin(&mut self) -> BoxFuture<'static, Result<Written, StoreError>> {
+    /// Writes the beginning, or marks a queued turn as running.
+    pub(crate) fn begin(&mut self) -> BoxFuture<'static, Result<WriteOutcome, StoreError>> {
         let begin = self.begin.take();
         let started = begin.is_none();
-        let writing = self.send(TurnWrite { begin, started, ..self.nothing() });
-        self.begun_with(writing)
+        let writing = self.write(TurnWrite { begin, started, ..self.empty_write() });
+        self.then_mark_begun(writing)
     }
 
-    fn begun_with(
+    fn then_mark_begun(
         &self,
-        writing: BoxFuture<'static, Result<Written, StoreError>>,
-    ) -> BoxFuture<'static, Result<Written, StoreError>> {
+        writing: BoxFuture<'static, Result<WriteOutcome, StoreError>>,
+    ) -> BoxFuture<'static, Result<WriteOutcome, StoreError>> {
         let (running, id) = (Arc::clone(&self.running), self.response_id.clone());
         Box::pin(async move {
             let written = writing.await?;
-            running.begun(&id);
+            running.mark_begun(&id);
             Ok(written)
         })
     }
 
-    /// Writes that calls of tools are about to run, behind the beginning if that was not written yet.
-    pub(crate) fn intend(&mut self, tools: Vec<ToolRun>) -> BoxFuture<'static, Result<Written, StoreError>> {
+    /// Journals tool calls that are about to run, together with the beginning if that is not written yet.
+    pub(crate) fn record_intents(
+        &mut self,
+        tools: Vec<ToolRun>,
+    ) -> BoxFuture<'static, Result<WriteOutcome, StoreError>> {
         let begin = self.begin.take();
-        let writing = self.send(TurnWrite { begin, tools, ..self.nothing() });
-        self.begun_with(writing)
+        let writing = self.write(TurnWrite { begin, tools, ..self.empty_write() });
+        self.then_mark_begun(writing)
     }
 
-    /// Whether the turn speaks in a thread.
-    pub(crate) fn speaks(&self) -> bool {
-        self.thread.is_some()
+    /// Whether the turn belongs to an assistant session.
+    pub(crate) fn has_session(&self) -> bool {
+        self.session.is_some()
     }
 
-    /// The upstream's own id of its answer, which only a thread wants to know.
-    pub(crate) fn answered_as(&mut self, id: Option<&str>) {
-        if self.speaks() {
-            self.aside.provider_id = id.map(ToOwned::to_owned);
+    /// Sets the upstream's id of its answer, which only a session stores.
+    pub(crate) fn set_provider_id(&mut self, id: Option<&str>) {
+        if self.has_session() {
+            self.provider_id = id.map(ToOwned::to_owned);
         }
     }
 
-    /// Calls that the server has dealt with, which only a thread wants to know.
-    pub(crate) fn ran(&mut self, calls: impl Iterator<Item = RanCall>) {
-        if self.speaks() {
-            self.aside.calls.extend(calls);
+    /// Adds server-run calls, which only a session stores here.
+    pub(crate) fn add_calls(&mut self, calls: impl Iterator<Item = ServerCall>) {
+        if self.has_session() {
+            self.server_calls.extend(calls);
         }
     }
 
-    /// Writes how the calls of tools went.
+    /// A journal for the results of tool calls.
     pub(crate) fn journal(&self) -> Journal {
-        Journal { running: Arc::clone(&self.running), scope: self.scope.clone(), nothing: self.nothing() }
+        Journal { running: Arc::clone(&self.running), scope: self.scope.clone(), template: self.empty_write() }
     }
 
-    /// Frames before these were written by another process.
-    pub(crate) fn starts_at(&mut self, sequence: u64) {
+    /// Starts after frames that another process has written.
+    pub(crate) fn start_at(&mut self, sequence: u64) {
         self.frames_from = sequence;
-        self.heard_to = sequence;
+        self.recorded_to = sequence;
     }
 
-    /// Frames that are about to be sent; `next` is the number behind the last.
-    pub(crate) fn hear(&mut self, frames: &[u8], next: u64) {
+    /// Records frames that are about to be sent; `next` is the sequence number after the last of them.
+    pub(crate) fn record_frames(&mut self, frames: &[u8], next: u64) {
         if self.streamed {
             self.frames.extend_from_slice(frames);
-            self.heard_to = next;
+            self.recorded_to = next;
         }
     }
 
-    /// The claim is settled by the request that made it: no model has accepted the turn.
-    pub(crate) fn leave_claim(&mut self) {
+    /// Leaves the claim to the request that made it: no model has accepted the turn.
+    pub(crate) fn exclude_claim(&mut self) {
         self.keyed = None;
     }
 
-    /// Whether nothing is left to be written.
-    pub(crate) fn is_over(&self) -> bool {
-        self.over
+    /// Whether nothing is left to write.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.finished
     }
 
-    /// Writes the end of a turn that is not waited for.
-    pub(crate) fn leave(&mut self, ending: Ending, uncounted: Option<UncountedCall>) {
+    /// Writes the end in a task of its own.
+    pub(crate) fn end_detached(&mut self, ending: Ending, uncounted: Option<UncountedCall>) {
         let end = self.end_counted(ending, uncounted);
         self.running.tasks.spawn(async move {
             if let Err(error) = end.await {
-                warn!("a turn that was left could not be written: {error}");
+                warn!("the end of a disconnected turn could not be written: {error}");
             }
         });
     }
 
-    /// Writes nothing more: another process continues the turn, or it was never ours.
-    pub(crate) fn forget(&mut self) {
-        self.over = true;
-        self.running.leave(&self.response_id);
+    /// Writes nothing more: another process continues the turn, or it never belonged to this process.
+    pub(crate) fn release(&mut self) {
+        self.finished = true;
+        self.running.unregister(&self.response_id);
     }
 
-    /// Writes the frames that wait if they are old enough (`due`) or many, one write at a time. Ready when a write is over.
-    pub(crate) fn poll_flush(&mut self, due: bool, context: &mut Context<'_>) -> Poll<Result<Written, StoreError>> {
+    /// Writes pending frames if they are `due` or reach `CHUNK_BYTES`, one write at a time. Ready when a write has
+    /// ended.
+    pub(crate) fn poll_flush(
+        &mut self,
+        due: bool,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<WriteOutcome, StoreError>> {
         if self.flushing.is_none() && self.has_frames() && (due || self.frames.len() >= CHUNK_BYTES) {
-            let write = TurnWrite { events: self.chunk(), ..self.nothing() };
+            let write = TurnWrite { events: self.take_chunk(), ..self.empty_write() };
             let (running, scope) = (Arc::clone(&self.running), self.scope.clone());
-            self.flushing = Some(Box::pin(async move { insist(&running, &scope, &write.into()).await.0 }));
+            self.flushing = Some(Box::pin(async move { write_with_retries(&running, &scope, &write.into()).await.0 }));
         }
         let Some(flushing) = &mut self.flushing else { return Poll::Pending };
         let written = std::task::ready!(flushing.as_mut().poll(context));
         self.flushing = None;
         if written.is_err() {
-            self.listen_no_more();
+            self.stop_recording_frames();
         }
         Poll::Ready(written)
     }
 
-    /// Waits for frames that are on their way.
-    pub(crate) async fn flushed(&mut self) {
+    /// Waits for the write of frames in progress.
+    pub(crate) async fn wait_for_flush(&mut self) {
         if let Some(flushing) = self.flushing.take()
             && flushing.await.is_err()
         {
-            self.listen_no_more();
+            self.stop_recording_frames();
         }
     }
 
-    /// Frames are missing in the store: those that follow would leave a gap.
-    fn listen_no_more(&mut self) {
+    /// Called when a write of frames has failed: later frames would leave a gap in the store.
+    fn stop_recording_frames(&mut self) {
         self.streamed = false;
         self.frames.clear();
-        self.heard_to = self.frames_from;
+        self.recorded_to = self.frames_from;
     }
 
     fn has_frames(&self) -> bool {
-        self.heard_to > self.frames_from
+        self.recorded_to > self.frames_from
     }
 
-    /// Writes the end, behind frames that are on their way; tries again for a while if the store cannot be used. A caller that
-    /// waits for it may leave: it is written all the same.
-    pub(crate) fn end(&mut self, ending: Ending) -> BoxFuture<'static, Result<Ended, StoreError>> {
+    /// Writes the end after the frames in progress, with retries while the store is unavailable. Dropping the future
+    /// does not stop the write.
+    pub(crate) fn end(&mut self, ending: Ending) -> BoxFuture<'static, Result<EndResult, StoreError>> {
         self.end_counted(ending, None)
     }
 
-    /// The same; a call that was given up is counted before.
+    /// Like [`Self::end`], but first estimates the usage of an interrupted call.
     pub(crate) fn end_counted(
         &mut self,
         mut ending: Ending,
         uncounted: Option<UncountedCall>,
-    ) -> BoxFuture<'static, Result<Ended, StoreError>> {
-        let answered = match ending.told.status {
+    ) -> BoxFuture<'static, Result<EndResult, StoreError>> {
+        let answered = match ending.state.status {
             Status::Completed | Status::Incomplete => Some(Answer::Stored),
             _ => None,
         };
         let flushing = self.flushing.take();
         let now_ms = self.running.clock.now_ms();
-        // The turn that started this call has left it.
-        let mut calls = self.calling.take(&lost(), now_ms);
+        // A call without a recorded end was interrupted.
+        let mut calls = self.call_record.take(&cancellation(), now_ms);
         let sent = self.running.bodies.share(self.previous.as_deref(), &self.response_id, &mut calls, now_ms);
-        let (thread, aside) = (self.thread.take(), std::mem::take(&mut self.aside));
+        let (session, provider_id) = (self.session.take(), self.provider_id.take());
+        let server_calls = std::mem::take(&mut self.server_calls);
         let write = TurnWrite {
             begin: self.begin.take(),
-            events: self.chunk(),
+            events: self.take_chunk(),
             transcripts: calls,
-            raw_answer: self.calling.take_raw(),
+            raw_answer: self.call_record.take_raw(),
             approvals: match answered {
                 Some(_) => std::mem::take(&mut self.approvals),
                 None => Vec::new(),
             },
             answer: self.keyed.take().map(|keyed| (keyed, answered.clone())),
-            ..self.nothing()
+            ..self.empty_write()
         };
-        self.over = true;
+        self.finished = true;
         let (running, scope) = (Arc::clone(&self.running), self.scope.clone());
-        self.running.tasks.see_through(async move {
+        self.running.tasks.run_to_completion(async move {
             if let Some(uncounted) = uncounted {
-                ending.told.usage = uncounted.add_to(ending.told.usage).await;
+                ending.state.usage = uncounted.add_to(ending.state.usage).await;
             }
-            let session = thread.map(|thread| Box::new(thread.end(&write.response_id, &ending, &aside, now_ms)));
+            let session = session.map(|session| {
+                Box::new(session.end(TurnEnd {
+                    response_id: &write.response_id,
+                    ending: &ending,
+                    calls: &server_calls,
+                    provider_id: provider_id.as_deref(),
+                    now_ms,
+                }))
+            });
             let mut write = Arc::new(TurnWrite { session, end: Some(Box::new(ending)), ..write });
             let flushed = match flushing {
                 Some(flushing) => flushing.await,
-                None => Ok(Written::Kept),
+                None => Ok(WriteOutcome::Kept),
             };
             let ended = match flushed {
-                // Without all of its frames it has not ended well.
+                // A successful end needs all of its frames in the store.
                 Err(error) if answered.is_some() => Err(error),
                 flushed => {
                     if flushed.is_err() {
                         Arc::make_mut(&mut write).events = None;
                     }
-                    persist(&running, &scope, &write).await
+                    write_end(&running, &scope, &write).await
                 }
             };
             match (&ended, sent) {
-                (Ok(Ended::Kept), Some(sent)) => running.bodies.remember(&write.response_id, sent),
-                (Ok(Ended::Lost(Some(_))), _) => add_unfinished(&running, &scope, &write).await,
+                (Ok(EndResult::Stored(_)), Some(sent)) => running.bodies.remember(&write.response_id, sent),
+                (Ok(EndResult::Superseded(Some(_))), _) => add_unfinished(&running, &scope, &write).await,
                 _ => {}
             }
-            // A turn whose end could not be written runs no more: housekeeping ends it when the store
-            // is back.
-            running.leave(&write.response_id);
+            // If the end could not be written, housekeeping ends the turn once the store is available again.
+            running.unregister(&write.response_id);
             ended
         })
     }
 
-    fn nothing(&self) -> TurnWrite {
+    fn empty_write(&self) -> TurnWrite {
         TurnWrite {
             response_id: self.response_id.clone(),
             process: self.running.process,
@@ -320,104 +338,108 @@ impl Recorder {
         }
     }
 
-    fn chunk(&mut self) -> Option<EventChunk> {
+    fn take_chunk(&mut self) -> Option<EventChunk> {
         if !self.has_frames() {
             return None;
         }
-        let (first, last) = (self.frames_from, self.heard_to - 1);
-        self.frames_from = self.heard_to;
+        let (first, last) = (self.frames_from, self.recorded_to - 1);
+        self.frames_from = self.recorded_to;
         Some(EventChunk { first, last, frames: Bytes::from(std::mem::take(&mut self.frames)) })
     }
 
-    fn send(&self, write: TurnWrite) -> BoxFuture<'static, Result<Written, StoreError>> {
+    fn write(&self, write: TurnWrite) -> BoxFuture<'static, Result<WriteOutcome, StoreError>> {
         let (running, scope) = (Arc::clone(&self.running), self.scope.clone());
         Box::pin(async move { running.store.write(&scope, write.into()).await })
     }
 }
 
-/// Writes how the calls of one turn's tools went.
+/// Journals the results of one turn's tool calls.
 #[derive(Clone)]
 pub(crate) struct Journal {
     running: Arc<RunningTurns>,
     scope: Scope,
-    nothing: TurnWrite,
+    template: TurnWrite,
 }
 
 impl Journal {
-    /// Writes down how one call went; tries again for a while, since what has happened has happened.
-    pub(crate) async fn result(&self, run: ToolRun) -> Result<Written, StoreError> {
-        let write = TurnWrite { tools: vec![run], ..self.nothing.clone() };
-        insist(&self.running, &self.scope, &write.into()).await.0
+    /// Journals the result of one call, with retries: the call has already run.
+    pub(crate) async fn result(&self, run: ToolRun) -> Result<WriteOutcome, StoreError> {
+        let write = TurnWrite { tools: vec![run], ..self.template.clone() };
+        write_with_retries(&self.running, &self.scope, &write.into()).await.0
     }
 }
 
-/// What became of an end.
+/// The result of writing an end.
 #[derive(Debug)]
-pub(crate) enum Ended {
-    /// It is on disk.
-    Kept,
-    /// The response had ended in another way before, in this one if that is known; or is not ours any more.
-    Lost(Option<Box<ResponseState>>),
+pub(crate) enum EndResult {
+    /// The end is stored, as this write.
+    Stored(Arc<TurnWrite>),
+    /// The response has ended before, in this state if it could be read; or it no longer belongs to this process.
+    Superseded(Option<Box<ResponseState>>),
 }
 
-/// Writes, again while the store cannot be used; and whether a try that failed may have come through all the same.
-async fn insist(running: &RunningTurns, scope: &Scope, write: &Arc<TurnWrite>) -> (Result<Written, StoreError>, bool) {
+/// Writes with retries while the store is unavailable. The flag says whether a failed attempt may have been committed.
+async fn write_with_retries(
+    running: &RunningTurns,
+    scope: &Scope,
+    write: &Arc<TurnWrite>,
+) -> (Result<WriteOutcome, StoreError>, bool) {
     let mut pauses = PAUSES.iter();
-    let mut doubtful = false;
+    let mut uncertain = false;
     loop {
         match running.store.write(scope, Arc::clone(write)).await {
             Err(error @ (StoreError::Unavailable(_) | StoreError::Busy)) => {
-                doubtful = true;
-                let Some(pause) = pauses.next() else { return (Err(error), doubtful) };
-                warn!(response.id = write.response_id, "a step of a turn is written again: {error}");
+                uncertain = true;
+                let Some(pause) = pauses.next() else { return (Err(error), uncertain) };
+                warn!(response.id = write.response_id, "a write of a turn is retried: {error}");
                 tokio::time::sleep(*pause).await;
             }
-            done => return (done, doubtful),
+            done => return (done, uncertain),
         }
     }
 }
 
-/// Keeps what a turn had asked and said that was ended from outside meanwhile, such as by its owner.
+/// Stores the output of a turn that was ended from outside, such as by its owner.
 async fn add_unfinished(running: &RunningTurns, scope: &Scope, write: &Arc<TurnWrite>) {
     if let Err(error) = running.store.add_unfinished(scope, Arc::clone(write)).await {
-        warn!(response.id = write.response_id, "what a turn had said when it was ended could not be written: {error}");
+        warn!(response.id = write.response_id, "the output of an ended turn could not be written: {error}");
     }
 }
 
-/// Writes an end. Where it is lost, the response itself tells why.
-async fn persist(running: &RunningTurns, scope: &Scope, write: &Arc<TurnWrite>) -> Result<Ended, StoreError> {
-    let (written, doubtful) = insist(running, scope, write).await;
-    if written? == Written::Kept {
-        return Ok(Ended::Kept);
+/// Writes an end. If it is superseded, reads the state in which the response ended.
+async fn write_end(running: &RunningTurns, scope: &Scope, write: &Arc<TurnWrite>) -> Result<EndResult, StoreError> {
+    let (written, uncertain) = write_with_retries(running, scope, write).await;
+    if written? == WriteOutcome::Kept {
+        return Ok(EndResult::Stored(Arc::clone(write)));
     }
     let known = running.store.response(scope, &write.response_id).await;
-    let told = match known {
-        Ok(response) => response.map(|response| Box::new(response.status)).filter(|told| told.status.is_final()),
-        Err(error) if doubtful => return Err(error),
+    let stored = match known {
+        Ok(response) => response.map(|response| Box::new(response.status)).filter(|state| state.status.is_final()),
+        Err(error) if uncertain => return Err(error),
         Err(_) => None,
     };
-    // Two failures may have two reasons: whose it is says the error.
-    let ours = write.end.as_ref().map(|end| (end.told.status, &end.told.error));
-    Ok(match doubtful && told.is_some() && told.as_ref().map(|told| (told.status, &told.error)) == ours {
-        true => Ended::Kept,
-        false => Ended::Lost(told),
+    // Compared with its error, because the other end may also be a failure.
+    let ours = write.end.as_ref().map(|end| (end.state.status, &end.state.error));
+    Ok(match uncertain && stored.is_some() && stored.as_ref().map(|state| (state.status, &state.error)) == ours {
+        true => EndResult::Stored(Arc::clone(write)),
+        false => EndResult::Superseded(stored),
     })
 }
 
 impl Drop for Recorder {
-    /// A caller that leaves takes its turn with it; the store is told.
+    /// A caller that disconnects cancels its turn.
     fn drop(&mut self) {
-        if !self.over {
-            self.leave(cancelled(), None);
+        if !self.finished {
+            self.end_detached(cancelled(), None);
         }
     }
 }
 
-/// How a turn ended, as the emitter has it.
+/// The end of a turn in the emitter's present state.
 pub(crate) fn ending(emitter: &Emitter, now_ms: u64) -> Ending {
     let status = emitter.status();
     Ending {
-        told: ResponseState {
+        state: ResponseState {
             status,
             completed_at_ms: (status == Status::Completed).then_some(now_ms),
             error: None,
@@ -430,23 +452,24 @@ pub(crate) fn ending(emitter: &Emitter, now_ms: u64) -> Ending {
     }
 }
 
-/// A turn that failed.
+/// The end of a turn that failed.
 pub(crate) fn failed(error: ErrorObject, provenance: Provenance) -> Ending {
-    ended(Status::Failed, Some(error), provenance)
+    empty_ending(Status::Failed, Some(error), provenance)
 }
 
-/// A turn that was cancelled before its model said anything.
+/// The end of a turn that was cancelled before it produced output.
 pub(crate) fn cancelled() -> Ending {
-    ended(Status::Cancelled, None, Provenance::default())
+    empty_ending(Status::Cancelled, None, Provenance::default())
 }
 
-/// A turn that was cancelled, with what was said until then. The emitter was interrupted before.
+/// The end of a turn that was cancelled, with its output so far. The emitter must be interrupted before.
 pub(crate) fn interrupted(emitter: &Emitter) -> Ending {
-    let Ending { told, output, upstream } = ending(emitter, 0);
-    Ending { told: ResponseState { status: Status::Cancelled, completed_at_ms: None, ..told }, output, upstream }
+    let Ending { state, output, upstream } = ending(emitter, 0);
+    Ending { state: ResponseState { status: Status::Cancelled, completed_at_ms: None, ..state }, output, upstream }
 }
 
-fn ended(status: Status, error: Option<ErrorObject>, provenance: Provenance) -> Ending {
-    let told = ResponseState { status, completed_at_ms: None, error, incomplete_reason: None, usage: None, provenance };
-    Ending { told, output: no_items(), upstream: None }
+fn empty_ending(status: Status, error: Option<ErrorObject>, provenance: Provenance) -> Ending {
+    let state =
+        ResponseState { status, completed_at_ms: None, error, incomplete_reason: None, usage: None, provenance };
+    Ending { state, output: no_items(), upstream: None }
 }

@@ -1,10 +1,10 @@
-//! A turn that goes on by itself: what the model calls is run, and the model is asked again, until it is done.
+//! The rounds of a turn with server-run tools: run the calls of an answer, call the model again, until it is done.
 //!
-//! [`amalgam_core::turn::Turn`] decides; this does. The items of every round are one response. They are shown in the
-//! model's order: what it says after a call of the server's waits until that call is over.
+//! [`amalgam_core::turn::Turn`] decides; this module performs. The items of all rounds form one response, in the
+//! model's order: output after a server-run call is held until that call has finished.
 
 mod answer;
-mod working;
+mod tool_phase;
 
 use std::{
     collections::VecDeque,
@@ -26,91 +26,91 @@ use tokio::sync::mpsc;
 use crate::{
     call_record::CallRecord,
     loss_log::log_losses,
-    model_call::Accepted,
-    run::{Engine, Now, Run},
-    tool_runs::{Job, Progress, Work, not_run, work},
+    model_call::AcceptedCall,
+    run::{Engine, Phase, Run},
+    tool_runs::{CallBatch, Job, Progress, not_run, run_batch},
     turn_tools::{Round, TurnTools},
 };
-use answer::{Answer, Held};
-use working::{CallState, Dealt};
+use answer::{Answer, HeldOutput};
+use tool_phase::{CallState, RoundCall};
 
-pub(crate) use working::Working;
+pub(crate) use tool_phase::ToolPhase;
 
 /// The rounds of one turn.
 pub(crate) struct Rounds {
     engine: Engine,
-    tooling: Box<TurnTools>,
+    turn_tools: Box<TurnTools>,
     machine: Turn,
     answer: Answer,
-    /// Items of the rounds that are over.
-    said: Vec<Vec<Json>>,
-    /// Where in the output the items of this round begin.
-    from: usize,
-    /// Calls that were written down.
+    /// Output items of earlier rounds.
+    earlier: Vec<Vec<Json>>,
+    /// The index in the output of this round's first item.
+    start: usize,
+    /// The number of journalled calls.
     calls: u32,
-    /// Whether a model was asked in this turn.
+    /// Whether a model was called in this turn.
     asked: bool,
 }
 
-/// A model that is being asked again.
-pub(crate) type Asking = BoxFuture<'static, (Result<Accepted, Fault>, CallRecord)>;
+/// The model call of the next round.
+pub(crate) type PendingModelCall = BoxFuture<'static, (Result<AcceptedCall, Fault>, CallRecord)>;
 
 impl Rounds {
-    pub(crate) fn new(engine: Engine, tooling: Box<TurnTools>) -> Self {
+    pub(crate) fn new(engine: Engine, turn_tools: Box<TurnTools>) -> Self {
         let caps = engine.settings.tools.caps;
-        let calls = tooling.max_calls.map_or(caps.calls, |most| most.min(caps.calls));
-        let caps = Caps { calls, rounds: tooling.rounds.unwrap_or(caps.rounds), ..caps };
-        let machine = match tooling.decided.len() {
+        let calls = turn_tools.max_calls.map_or(caps.calls, |most| most.min(caps.calls));
+        let caps = Caps { calls, rounds: turn_tools.rounds.unwrap_or(caps.rounds), ..caps };
+        let machine = match turn_tools.approved.len() {
             0 => Turn::new(caps),
             decided => Turn::with_granted(caps, decided),
         };
-        let asked = tooling.decided.is_empty();
-        Self { engine, tooling, machine, answer: Answer::default(), said: Vec::new(), from: 0, calls: 0, asked }
+        let asked = turn_tools.approved.is_empty();
+        Self { engine, turn_tools, machine, answer: Answer::default(), earlier: Vec::new(), start: 0, calls: 0, asked }
     }
 
-    /// Where in the output the items of the last round begin.
-    pub(crate) fn from(&self) -> usize {
-        self.from
+    /// The index in the output of the last round's first item.
+    pub(crate) fn start(&self) -> usize {
+        self.start
     }
 
-    /// Calls of an answer that is not complete, which are not shown before it is.
+    /// Names and arguments of calls in an answer that is still incomplete.
     pub(crate) fn held_calls(&self) -> String {
         self.answer.calls.iter().flat_map(|call| [call.name.as_str(), &call.arguments]).collect()
     }
 
     fn tool(&self, name: &str) -> Option<&Arc<ServerTool>> {
-        self.tooling.tools.get(name)
+        self.turn_tools.tools.get(name)
     }
 }
 
 impl Run {
-    /// Shows what is known before anybody is asked. Whether that is anything.
+    /// Emits the tool lists of MCP servers, before the first model call. Returns whether there are any.
     pub(crate) fn show_listings(&mut self) -> bool {
         let Some(rounds) = &mut self.rounds else { return false };
-        let listings = std::mem::take(&mut rounds.tooling.listings);
+        let listings = std::mem::take(&mut rounds.turn_tools.listings);
         for (label, tools) in &listings {
             self.emitter.list_tools(label, tools);
         }
-        self.spoken |= !listings.is_empty();
+        self.has_output |= !listings.is_empty();
         !listings.is_empty()
     }
 
-    /// Takes an event of a turn with tools.
-    pub(crate) fn take_in_round(&mut self, event: ModelEvent) -> Result<(), Fault> {
+    /// Handles an event of a turn with server-run tools.
+    pub(crate) fn on_round_event(&mut self, event: ModelEvent) -> Result<(), Fault> {
         let Some(rounds) = &mut self.rounds else { return self.emitter.on(event) };
-        let Rounds { answer, tooling, .. } = &mut **rounds;
-        match answer.take(event, |call| tooling.is_ours(call)) {
+        let Rounds { answer, turn_tools, .. } = &mut **rounds;
+        match answer.take(event, |call| turn_tools.is_server_call(call)) {
             None => Ok(()),
             Some(ModelEvent::Finish(Finish::Failed(fault))) => Err(fault),
-            Some(ModelEvent::Finish(finish)) => self.answered(finish),
+            Some(ModelEvent::Finish(finish)) => self.on_answer_finished(finish),
             Some(event) => self.emitter.on(event),
         }
     }
 
-    /// The model's answer is over.
-    fn answered(&mut self, finish: Finish) -> Result<(), Fault> {
+    /// Handles the end of the model's answer.
+    fn on_answer_finished(&mut self, finish: Finish) -> Result<(), Fault> {
         self.end_call(None);
-        let spent = self.spent();
+        let spent = self.usage_so_far();
         let kept = self.recorder.is_some();
         let Some(rounds) = &mut self.rounds else { return Ok(()) };
         if !kept {
@@ -125,45 +125,48 @@ impl Run {
             .zip(&tools)
             .map(|(call, tool)| RequestedCall { tool: tool.as_deref(), name: &call.name, arguments: &call.arguments })
             .collect();
-        let step =
-            rounds.machine.answered(&wanted, finish == Finish::Stop, answer.for_client, spent).map_err(out_of_order)?;
+        let step = rounds
+            .machine
+            .answered(&wanted, finish == Finish::Stop, answer.calls_client_tools, spent)
+            .map_err(out_of_order)?;
         match step {
-            Step::Run(verdicts) => self.deal(answer, tools, verdicts),
-            // Calls that are not handled are not shown either: they would have no output.
+            Step::Run(decisions) => self.start_calls(answer, tools, decisions),
+            // Calls that do not run are not emitted either, because they would have no output.
             step => {
                 for held in answer.held {
-                    if let Held::Event(event) = held {
+                    if let HeldOutput::Event(event) = held {
                         self.emitter.on(event)?;
                     }
                 }
-                self.go_on(step, finish)
+                self.apply_step(step, finish)
             }
         }
     }
 
-    /// Deals with the calls of an answer.
-    fn deal(
+    /// Decides how each call of an answer is handled, and starts them.
+    fn start_calls(
         &mut self,
         answer: Answer,
         tools: Vec<Option<Arc<ServerTool>>>,
-        verdicts: Vec<CallDecision>,
+        decisions: Vec<CallDecision>,
     ) -> Result<(), Fault> {
-        let mut dealt = Vec::with_capacity(verdicts.len());
-        for ((call, tool), verdict) in answer.calls.iter().zip(tools).zip(verdicts) {
-            let fate = match verdict {
+        let mut calls = Vec::with_capacity(decisions.len());
+        for ((call, tool), decision) in answer.calls.iter().zip(tools).zip(decisions) {
+            let state = match decision {
                 CallDecision::Run => CallState::Running,
-                CallDecision::Substitute(told) => CallState::Substitute(told),
-                CallDecision::Ask(_) => CallState::Waits,
+                CallDecision::Substitute(output) => CallState::Substitute(output),
+                CallDecision::Ask(_) => CallState::AwaitingApproval,
             };
             let shown_as = tool.as_ref().map_or(CallDisplay::McpCall, |tool| tool.shown);
-            let kind = match (&fate, shown_as) {
-                (CallState::Waits, _) => IdKind::McpApprovalRequest,
-                (CallState::Substitute(_) | CallState::Running | CallState::Ran(_), CallDisplay::McpCall) => {
+            let kind = match (&state, shown_as) {
+                (CallState::AwaitingApproval, _) => IdKind::McpApprovalRequest,
+                (CallState::Substitute(_) | CallState::Running | CallState::Finished(_), CallDisplay::McpCall) => {
                     IdKind::McpCall
                 }
-                (CallState::Substitute(_) | CallState::Running | CallState::Ran(_), CallDisplay::FileSearch { .. }) => {
-                    IdKind::FileSearchCall
-                }
+                (
+                    CallState::Substitute(_) | CallState::Running | CallState::Finished(_),
+                    CallDisplay::FileSearch { .. },
+                ) => IdKind::FileSearchCall,
             };
             let call_id = self.emitter.call_id(Some(call.call_id.clone()));
             let shown = HostedCall {
@@ -175,19 +178,19 @@ impl Run {
                 arguments: call.arguments.clone(),
                 approval_request_id: None,
             };
-            dealt.push(Dealt { tool, shown, fate });
+            calls.push(RoundCall { tool, shown, state });
         }
-        self.begin_work(dealt, answer.held)
+        self.run_calls(calls, answer.held)
     }
 
-    /// Begins a turn with calls that were decided about since they were asked for.
-    pub(crate) fn begin_decided(&mut self) -> Result<(), Fault> {
+    /// Starts a turn with calls that were approved since the model asked for them.
+    pub(crate) fn start_approved_calls(&mut self) -> Result<(), Fault> {
         let Some(rounds) = &mut self.rounds else { return Ok(()) };
-        let decided = std::mem::take(&mut rounds.tooling.decided);
-        let mut dealt = Vec::with_capacity(decided.len());
-        for approval in decided {
-            let tool = rounds.tooling.named(&approval.label, &approval.name).cloned();
-            let fate = match &tool {
+        let approved = std::mem::take(&mut rounds.turn_tools.approved);
+        let mut calls = Vec::with_capacity(approved.len());
+        for approval in approved {
+            let tool = rounds.turn_tools.named(&approval.label, &approval.name).cloned();
+            let state = match &tool {
                 Some(_) => CallState::Running,
                 None => CallState::Substitute(SubstituteOutput::error(
                     ToolFailure::UnknownTool,
@@ -203,23 +206,23 @@ impl Run {
                 arguments: approval.arguments,
                 approval_request_id: Some(approval.id),
             };
-            dealt.push(Dealt { tool, shown, fate });
+            calls.push(RoundCall { tool, shown, state });
         }
-        let held = (0..dealt.len()).map(Held::Call).collect();
-        self.begin_work(dealt, held)
+        let held = (0..calls.len()).map(HeldOutput::Call).collect();
+        self.run_calls(calls, held)
     }
 
-    /// Runs the calls that run.
-    fn begin_work(&mut self, dealt: Vec<Dealt>, held: VecDeque<Held>) -> Result<(), Fault> {
+    /// Journals the calls and runs those that the server may run.
+    fn run_calls(&mut self, calls: Vec<RoundCall>, held: VecDeque<HeldOutput>) -> Result<(), Fault> {
         let now_ms = self.clock.now_ms();
         let response_id = self.response_id().to_owned();
         let Some(rounds) = &mut self.rounds else { return Ok(()) };
         let limits = rounds.engine.settings.tools;
-        let scope = rounds.tooling.scope.clone();
+        let scope = rounds.turn_tools.scope.clone();
         let (mut jobs, mut records, mut approvals) = (Vec::new(), Vec::new(), Vec::new());
-        for (index, Dealt { tool, shown, fate }) in dealt.iter().enumerate() {
-            if let (CallState::Waits, Some(decider)) =
-                (fate, tool.as_ref().and_then(|tool| tool.policy.requires_approval))
+        for (index, RoundCall { tool, shown, state }) in calls.iter().enumerate() {
+            if let (CallState::AwaitingApproval, Some(decider)) =
+                (state, tool.as_ref().and_then(|tool| tool.policy.requires_approval))
             {
                 approvals.push(Approval {
                     id: shown.id.clone(),
@@ -246,70 +249,70 @@ impl Run {
                 arguments: shown.arguments.clone(),
                 idempotent: tool.as_ref().is_some_and(|tool| tool.policy.idempotent),
                 started_at_ms: now_ms,
-                outcome: match fate {
-                    CallState::Substitute(told) => Some(not_run(told)),
-                    CallState::Waits | CallState::Running | CallState::Ran(_) => None,
+                outcome: match state {
+                    CallState::Substitute(output) => Some(not_run(output)),
+                    CallState::AwaitingApproval | CallState::Running | CallState::Finished(_) => None,
                 },
             };
             rounds.calls += 1;
-            if let (CallState::Running, Some(tool)) = (fate, tool) {
+            if let (CallState::Running, Some(tool)) = (state, tool) {
                 let key = shown.approval_request_id.as_ref().unwrap_or(&shown.id).clone();
                 let approval_id = shown.approval_request_id.clone();
                 jobs.push(Job { index, tool: Arc::clone(tool), record: record.clone(), key, approval_id });
             }
             records.push(record);
         }
-        let one_by_one = rounds.tooling.one_by_one;
+        let sequential = rounds.turn_tools.sequential;
         let (sender, progress) = mpsc::unbounded_channel();
-        let (mut intending, mut journal) = (None, None);
+        let (mut recording, mut journal) = (None, None);
         if let Some(recorder) = &mut self.recorder {
             recorder.approvals.append(&mut approvals);
-            intending = Some(recorder.intend(records));
+            recording = Some(recorder.record_intents(records));
             journal = Some(recorder.journal());
         }
         let store = Arc::clone(&rounds.engine.running.store);
-        let work_ahead =
-            Work { jobs, intending, journal, store, response_id, scope, limits, one_by_one, progress: sender };
-        let running = work(work_ahead);
-        self.spoken = true;
-        self.now = Now::Working(Box::new(Working {
+        let batch =
+            CallBatch { jobs, recording, journal, store, response_id, scope, limits, sequential, progress: sender };
+        let running = run_batch(batch);
+        self.has_output = true;
+        self.phase = Phase::RunningTools(Box::new(ToolPhase {
             running: Some(Box::pin(running)),
             progress,
-            intended: false,
-            dealt,
+            recorded: false,
+            calls,
             held,
-            begun: None,
+            shown: None,
         }));
         Ok(())
     }
 
-    /// Goes on with the calls that are dealt with: ready when something was shown, or all of it is over.
-    pub(crate) fn poll_work(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
-        let Now::Working(working) = &mut self.now else { return Poll::Ready(Ok(())) };
-        if let Some(running) = &mut working.running
+    /// Advances the calls. Ready when something was emitted or all calls have finished.
+    pub(crate) fn poll_tools(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        let Phase::RunningTools(phase) = &mut self.phase else { return Poll::Ready(Ok(())) };
+        if let Some(running) = &mut phase.running
             && let Poll::Ready(over) = running.as_mut().poll(context)
         {
-            working.running = None;
+            phase.running = None;
             if let Err(fault) = over {
                 return Poll::Ready(Err(fault));
             }
         }
-        while let Ok(progress) = working.progress.try_recv() {
+        while let Ok(progress) = phase.progress.try_recv() {
             match progress {
-                Progress::Intended => working.intended = true,
-                Progress::Done(index, outcome) => {
-                    if let Some(dealt) = working.dealt.get_mut(index) {
-                        dealt.fate = CallState::Ran(outcome);
+                Progress::Recorded => phase.recorded = true,
+                Progress::Finished(index, outcome) => {
+                    if let Some(call) = phase.calls.get_mut(index) {
+                        call.state = CallState::Finished(outcome);
                     }
                 }
             }
         }
-        let shown = match working.show(&mut self.emitter) {
+        let shown = match phase.show(&mut self.emitter) {
             Ok(shown) => shown,
             Err(fault) => return Poll::Ready(Err(fault)),
         };
-        if working.running.is_none() && working.held.is_empty() {
-            return Poll::Ready(self.worked());
+        if phase.running.is_none() && phase.held.is_empty() {
+            return Poll::Ready(self.on_calls_finished());
         }
         match shown {
             true => Poll::Ready(Ok(())),
@@ -317,36 +320,36 @@ impl Run {
         }
     }
 
-    /// All calls of the answer are dealt with.
-    fn worked(&mut self) -> Result<(), Fault> {
-        let spent = self.spent();
-        let Now::Working(working) = &self.now else { return Ok(()) };
+    /// Handles the end of all calls of an answer.
+    fn on_calls_finished(&mut self) -> Result<(), Fault> {
+        let spent = self.usage_so_far();
+        let Phase::RunningTools(phase) = &self.phase else { return Ok(()) };
         let Some(rounds) = &mut self.rounds else { return Ok(()) };
         if let Some(recorder) = &mut self.recorder {
-            recorder.ran(working.dealt.iter().filter_map(Dealt::ran));
+            recorder.add_calls(phase.calls.iter().filter_map(RoundCall::server_call));
         }
-        let ran: Vec<CallResult<'_>> = working
-            .dealt
+        let ran: Vec<CallResult<'_>> = phase
+            .calls
             .iter()
-            .map(|dealt| CallResult {
-                tool: dealt.tool.as_deref(),
-                failure: match &dealt.fate {
-                    CallState::Substitute(told) => Some(told.failure),
-                    CallState::Ran(outcome) => outcome.failure,
-                    CallState::Waits | CallState::Running => None,
+            .map(|call| CallResult {
+                tool: call.tool.as_deref(),
+                failure: match &call.state {
+                    CallState::Substitute(output) => Some(output.failure),
+                    CallState::Finished(outcome) => outcome.failure,
+                    CallState::AwaitingApproval | CallState::Running => None,
                 },
             })
             .collect();
         let step = rounds.machine.ran(&ran, spent).map_err(out_of_order)?;
-        self.go_on(step, Finish::Stop)
+        self.apply_step(step, Finish::Stop)
     }
 
-    /// Does what the machine says, other than running calls.
-    fn go_on(&mut self, step: Step, finish: Finish) -> Result<(), Fault> {
+    /// Performs a step other than running calls.
+    fn apply_step(&mut self, step: Step, finish: Finish) -> Result<(), Fault> {
         match step {
-            Step::Ask { tools } => self.ask_again(tools),
+            Step::Ask { tools } => self.start_next_round(tools),
             Step::Park | Step::End(None) => self.emitter.on(ModelEvent::Finish(finish)),
-            Step::End(Some(cap)) => self.end_at(cap, finish),
+            Step::End(Some(cap)) => self.end_at_cap(cap, finish),
             Step::Fail { tool } => {
                 Err(Fault::new(FaultKind::ToolFailed, format!("The tool `{tool}` failed, and the response with it.")))
             }
@@ -354,8 +357,8 @@ impl Run {
         }
     }
 
-    /// A cap was met: the response says which, unless something else cut it before.
-    fn end_at(&mut self, cap: Cap, finish: Finish) -> Result<(), Fault> {
+    /// Ends the turn at a cap. The response names the cap, unless the answer was cut off for another reason.
+    fn end_at_cap(&mut self, cap: Cap, finish: Finish) -> Result<(), Fault> {
         let finish = match finish {
             Finish::Stop => Finish::Incomplete(cap.reason().to_owned()),
             finish => finish,
@@ -363,15 +366,15 @@ impl Run {
         self.emitter.on(ModelEvent::Finish(finish))
     }
 
-    fn ask_again(&mut self, tools: bool) -> Result<(), Fault> {
-        self.asked = None;
+    fn start_next_round(&mut self, tools: bool) -> Result<(), Fault> {
+        self.sent_request = None;
         self.emitter.end_round();
         let Some(rounds) = &mut self.rounds else { return Ok(()) };
         let output = self.emitter.kept_output();
-        rounds.said.push(output.get(rounds.from..).unwrap_or_default().to_vec());
-        rounds.from = output.len();
+        rounds.earlier.push(output.get(rounds.start..).unwrap_or_default().to_vec());
+        rounds.start = output.len();
         let used = self.emitter.usage().unwrap_or_default().output_tokens;
-        let left = match rounds.tooling.limit_each_call {
+        let left = match rounds.turn_tools.limit_each_call {
             true => self.output_tokens,
             false => self.output_tokens.map(|most| most.saturating_sub(used)),
         };
@@ -379,29 +382,29 @@ impl Run {
             return self.emitter.on(ModelEvent::Finish(Finish::Length));
         }
         let round = Round {
-            said: rounds.said.clone(),
+            earlier: rounds.earlier.clone(),
             instructions: rounds.machine.instructions().to_vec(),
-            tools,
-            // Calls that were decided about before are not the model's first word in this turn.
-            free: rounds.asked,
+            allow_tools: tools,
+            // Approved calls at the beginning do not count: the model has not been called in this turn.
+            relax_tool_choice: rounds.asked,
             output_tokens: left,
         };
         rounds.asked = true;
-        let (engine, plan) = (rounds.engine.clone(), Arc::clone(&rounds.tooling.prompt));
-        let scope = rounds.tooling.scope.clone();
-        let mut calling = self.calling.clone();
-        self.now = Now::Asking(Box::pin(async move {
-            let asked = plan.ask(&engine, &scope, &round, &mut calling).await;
-            (asked, calling)
+        let (engine, prompt) = (rounds.engine.clone(), Arc::clone(&rounds.turn_tools.prompt));
+        let scope = rounds.turn_tools.scope.clone();
+        let mut call_record = self.call_record.clone();
+        self.phase = Phase::CallingModel(Box::pin(async move {
+            let asked = prompt.call(&engine, &scope, &round, &mut call_record).await;
+            (asked, call_record)
         }));
         Ok(())
     }
 
-    /// Waits for a model to accept another round.
-    pub(crate) fn poll_asking(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
-        let Now::Asking(asking) = &mut self.now else { return Poll::Ready(Ok(())) };
-        let (asked, calling) = std::task::ready!(asking.as_mut().poll(context));
-        self.calling = calling;
+    /// Waits until a model accepts the next round.
+    pub(crate) fn poll_model_call(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        let Phase::CallingModel(asking) = &mut self.phase else { return Poll::Ready(Ok(())) };
+        let (asked, call_record) = std::task::ready!(asking.as_mut().poll(context));
+        self.call_record = call_record;
         Poll::Ready(asked.map(|accepted| {
             if accepted.losses != self.losses {
                 log_losses(self.response_id(), &accepted.upstream, &accepted.model, &accepted.losses);
@@ -409,16 +412,16 @@ impl Run {
             self.emitter.answered_by(accepted.provenance());
             self.upstream = accepted.upstream;
             self.model = accepted.model;
-            self.remembering = accepted.remembering;
-            self.asked = accepted.asked;
+            self.upstream_state = accepted.upstream_state;
+            self.sent_request = accepted.sent_request;
             self.losses = accepted.losses;
-            self.alone = self.alone.map(|_| 0);
+            self.sequential_calls = self.sequential_calls.map(|_| 0);
             self.first = accepted.first;
-            self.now = Now::Model(accepted.stream);
+            self.phase = Phase::Streaming(accepted.stream);
         }))
     }
 
-    fn spent(&self) -> TurnUsage {
+    fn usage_so_far(&self) -> TurnUsage {
         let tokens = self.emitter.usage().map_or(0, |usage| usage.total());
         TurnUsage { tokens, time: self.started.elapsed() }
     }

@@ -1,47 +1,47 @@
-//! One turn from request to answer: a place, images that must be fetched, a model that accepts, and then its events.
+//! One turn from request to answer: admission, the beginning in the store, a model that accepts, then its events.
 
 use std::{collections::HashSet, pin::pin, sync::Arc, time::Duration};
 
 use amalgam_core::{
     BoxFuture, Clock, Delivery, Emitter, Fault, FaultKind, Fetch, Ids, Loss, ModelEvent, ModelStream, Start, Stem,
     Store, StoreError,
-    store::{Ending, ProcessId, Written},
+    store::{Ending, ProcessId, WriteOutcome},
 };
 use amalgam_protocol::{Provenance, ResponseSettings};
 use tokio::{sync::watch, time::Instant};
 use tracing::warn;
 
 use crate::{
-    admission::{Admission, Place},
+    admission::{Admission, Slot},
     allowed_tools::Allowed,
-    announcement::{Announced, Announcement},
+    announcement::{Announcement, StreamHead},
     answer_format::AnswerFormat,
-    call_record::{Bodies, CallRecord, Keeping},
+    call_record::{CallRecord, CallRecordSettings, RequestBodies},
     loss_log::log_losses,
-    model_call::{self, Accepted, ModelCall},
-    partial_usage::AskedModel,
+    model_call::{self, AcceptedCall, ModelCall},
+    partial_usage::SentRequest,
     recorder::{self, Recorder, TurnStorage},
-    rounds::{Asking, Rounds, Working},
+    rounds::{PendingModelCall, Rounds, ToolPhase},
     running_turns::RunningTurns,
     tasks::Tasks,
     turn_tools::{ToolLimits, TurnTools},
     upstream_state::UpstreamState,
 };
 
-/// How turns run.
+/// Limits and intervals of turns.
 #[derive(Debug, Clone, Copy)]
 pub struct EngineSettings {
-    /// The most that a turn may take, from its first byte to its last.
+    /// The longest duration of a turn, from its first byte to its last.
     pub turn_deadline: Duration,
-    /// Silence after which a stream gets a sign of life.
+    /// The silence after which a stream sends a keepalive event.
     pub keepalive: Duration,
-    /// The longest that the caller of a stream waits for its head while no model has accepted.
+    /// The longest time that the caller of a stream waits for the response head while no model has accepted.
     pub head_after: Duration,
-    /// How long the model calls of turns that are kept are kept too; nothing where they are not.
+    /// How long the transcripts of stored turns are stored; `None` if they are not.
     pub transcripts: Option<Duration>,
-    /// Bytes of uploaded files that one prompt may have, and of images that are fetched for it.
+    /// The largest total size of the uploaded files of one prompt, and of the images that are fetched for it.
     pub upload_bytes: usize,
-    /// How tools run.
+    /// Limits of server-run tools.
     pub tools: ToolLimits,
 }
 
@@ -55,7 +55,7 @@ pub struct Engine {
     pub(crate) running: Arc<RunningTurns>,
 }
 
-/// Who a turn's response is.
+/// The id and the creation time of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// `resp_…`
@@ -64,26 +64,26 @@ pub struct Identity {
     pub created_at_ms: u64,
 }
 
-/// One turn to run.
+/// The input of [`Engine::start`].
 #[derive(Debug)]
 pub struct TurnStart<'a> {
-    /// Who the response is.
+    /// The response's id and creation time.
     pub identity: &'a Identity,
-    /// How the turn is kept; nothing when it is not.
+    /// How the turn is stored; `None` if it is not.
     pub storage: Option<TurnStorage>,
-    /// How many events were told of a turn that has waited in the queue; nothing for one that begins now.
+    /// For a turn from the background queue, the number of events already sent; `None` for a new turn.
     pub resumes_after: Option<u64>,
-    /// What the response repeats of its request.
+    /// The parameters of the request that the response object repeats.
     pub settings: ResponseSettings,
-    /// What the model is asked first.
+    /// The first model call.
     pub call: ModelCall<'a>,
-    /// What the server runs itself, if there is anything.
+    /// The tools that the server runs, if there are any.
     pub tools: Option<Box<TurnTools>>,
-    /// Whether the items of such calls show the model's id for them.
+    /// Whether items of server-run calls include the model's call id.
     pub call_ids: bool,
-    /// Ids that no call of the client's may have.
+    /// Call ids of the history, which calls of the answer must not reuse.
     pub used_calls: HashSet<String>,
-    /// The format that the final text has to have, if there is one.
+    /// The format that the final text must have, if the request names one.
     pub format: Option<AnswerFormat>,
 }
 
@@ -91,12 +91,12 @@ pub struct TurnStart<'a> {
 pub struct Run {
     pub(crate) emitter: Emitter,
     delivery: Delivery,
-    pub(crate) now: Now,
-    /// What the model has said already.
+    pub(crate) phase: Phase,
+    /// Events that were read before the run was built.
     pub(crate) first: Vec<ModelEvent>,
-    /// The rounds of a turn with tools of the server's.
+    /// The rounds of a turn with server-run tools.
     pub(crate) rounds: Option<Box<Rounds>>,
-    /// Tokens of output that the caller allows.
+    /// The caller's limit of output tokens.
     pub(crate) output_tokens: Option<u64>,
     pub(crate) started: Instant,
     pub(crate) deadline: Instant,
@@ -104,42 +104,42 @@ pub struct Run {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) allowed: Allowed,
     pub(crate) format: Option<AnswerFormat>,
-    /// Calls of the answer that comes in, where the caller wants one at a time.
-    pub(crate) alone: Option<u32>,
-    /// Held until the turn is over.
-    pub(crate) place: Place,
+    /// Counts the calls of the current answer, if the caller set `parallel_tool_calls: false`.
+    pub(crate) sequential_calls: Option<u32>,
+    /// Released when the turn ends.
+    pub(crate) slot: Slot,
     pub(crate) losses: Vec<Loss>,
-    /// Whether a loss is a fault.
+    /// Whether a loss fails the turn.
     pub(crate) strict: bool,
     pub(crate) upstream: String,
-    /// What the upstream calls the model; empty until one has accepted.
+    /// The upstream's name of the model; empty until a model has accepted.
     pub(crate) model: String,
-    /// Keeps the turn, if it is kept.
+    /// Writes the turn to the store, if it is stored.
     pub(crate) recorder: Option<Box<Recorder>>,
-    /// The call that runs.
-    pub(crate) calling: CallRecord,
-    /// How many of its events were told before it ran, if it has waited.
-    pub(crate) waited: Option<u64>,
-    /// Whether the model has said anything.
-    pub(crate) spoken: bool,
-    /// What the upstream keeps of the call that runs.
-    pub(crate) remembering: Option<Box<UpstreamState>>,
-    /// What the model of that call was asked, until the upstream says what it cost.
-    pub(crate) asked: Option<Box<AskedModel>>,
+    /// The current model call.
+    pub(crate) call_record: CallRecord,
+    /// For a turn from the background queue, the number of events sent before it ran.
+    pub(crate) resumed_after: Option<u64>,
+    /// Whether the turn has produced output.
+    pub(crate) has_output: bool,
+    /// What the upstream stores of the current call.
+    pub(crate) upstream_state: Option<Box<UpstreamState>>,
+    /// The request of the current call, until the upstream reports its usage.
+    pub(crate) sent_request: Option<Box<SentRequest>>,
 }
 
-/// What a turn does now.
-pub(crate) enum Now {
-    /// The model speaks.
-    Model(ModelStream),
-    /// Calls are dealt with.
-    Working(Box<Working>),
-    /// The model is asked again.
-    Asking(Asking),
+/// What a turn waits for.
+pub(crate) enum Phase {
+    /// Events of the model.
+    Streaming(ModelStream),
+    /// Server-run tool calls.
+    RunningTools(Box<ToolPhase>),
+    /// A model that accepts the next round.
+    CallingModel(PendingModelCall),
 }
 
 impl Engine {
-    /// An engine over this process's clock, its one way out and its store.
+    /// An engine with this process's clock, HTTP client for callers' addresses and store.
     pub fn new(
         settings: EngineSettings,
         admission: Admission,
@@ -148,128 +148,126 @@ impl Engine {
         store: Arc<dyn Store>,
         process: ProcessId,
     ) -> Self {
-        let bodies = Bodies::new(settings.transcripts.unwrap_or_default());
+        let bodies = RequestBodies::new(settings.transcripts.unwrap_or_default());
         let running = Arc::new(RunningTurns::new(store, process, Tasks::default(), Arc::clone(&clock), bodies));
         Self { settings, admission, clock, fetch, running }
     }
 
-    /// Turns that run now.
+    /// The number of turns that run now.
     pub fn in_flight(&self) -> usize {
         self.admission.in_flight()
     }
 
-    /// Which process this is, to its store.
+    /// The id of this process in the store.
     pub fn process(&self) -> ProcessId {
         self.running.process
     }
 
-    /// The most that a turn may take.
+    /// The longest duration of a turn.
     pub fn turn_deadline(&self) -> Duration {
         self.settings.turn_deadline
     }
 
-    /// The longest that the caller of a stream waits for its head while no model has accepted.
+    /// The longest time that the caller of a stream waits for the response head while no model has accepted.
     pub fn head_after(&self) -> Duration {
         self.settings.head_after
     }
 
-    /// Asks a turn to end, if it runs in this process.
+    /// Cancels a turn, if it runs in this process.
     pub fn cancel(&self, response_id: &str) {
         self.running.cancel(response_id);
     }
 
-    /// Asks a turn to end, if it runs in this process, and waits until what it has said is in the store, for `patience` at
-    /// most.
+    /// Cancels a turn, if it runs in this process, and waits at most `patience` until its end is in the store.
     pub async fn cancel_and_wait(&self, response_id: &str, patience: Duration) {
         self.running.cancel(response_id);
         // After the timeout the caller reads what is stored so far.
-        let _ = tokio::time::timeout(patience, self.running.left(response_id)).await;
+        let _ = tokio::time::timeout(patience, self.running.wait_until_ended(response_id)).await;
     }
 
-    /// A response about to be.
+    /// A new response id, created now.
     pub fn identity(&self) -> Identity {
         let created_at_ms = self.clock.now_ms();
         Identity { response_id: Ids::Unguessable.response(created_at_ms), created_at_ms }
     }
 
-    /// Starts a turn: comes back when a model has accepted it and, for a stream that is kept, when its beginning is in the
-    /// store; or when none will. Dropping the future ends the call.
+    /// Starts a turn. Returns when a model has accepted it and, for a stored stream, its beginning is in the store; or
+    /// with the fault that ended it. Dropping the future ends the upstream call.
     pub async fn start(&self, mut start: Box<TurnStart<'_>>) -> Result<Box<Run>, Fault> {
         if start.storage.is_some() {
-            self.running.expect_store()?;
+            self.running.check_store()?;
         }
-        let place = self.admission.enter()?;
+        let slot = self.admission.enter()?;
         let started = Instant::now();
         let deadline = started + self.settings.turn_deadline;
-        let over = place.over();
+        let shutdown = slot.shutdown();
         let Identity { response_id, created_at_ms } = start.identity.clone();
-        let mut calling = CallRecord::new(Keeping {
+        let mut call_record = CallRecord::new(CallRecordSettings {
             transcripts: start.storage.is_some() && self.settings.transcripts.is_some(),
-            raw_answer: start.storage.as_ref().is_some_and(|keep| keep.raw_answer),
+            raw_answer: start.storage.as_ref().is_some_and(|storage| storage.raw_answer),
         });
-        let mut recorder = start
-            .storage
-            .take()
-            .map(|keep| Box::new(Recorder::new(Arc::clone(&self.running), response_id.clone(), keep, calling.clone())));
-        // A whole answer is written once, at its end: until then its id has not left the server.
+        let mut recorder = start.storage.take().map(|storage| {
+            Box::new(Recorder::new(Arc::clone(&self.running), response_id.clone(), storage, call_record.clone()))
+        });
+        // A whole answer is written once, at its end: no caller knows its id before that.
         let begin = match &mut recorder {
             Some(recorder) if recorder.streamed || start.resumes_after.is_some() => Some(recorder.begin()),
             _ => None,
         };
-        let stopped = recorder.as_ref().map(|recorder| recorder.stopped.clone());
-        let announce = Announce::of(&start);
+        let cancelled = recorder.as_ref().map(|recorder| recorder.cancelled.clone());
+        let announce = PendingAnnouncement::of(&start);
         if begin.is_none() {
-            announce.tell();
+            announce.send();
         }
-        // Calls that were decided about come before the model's first word.
-        let decided = start.tools.as_ref().is_some_and(|tooling| !tooling.decided.is_empty());
+        // Approved calls run before the first model call.
+        let has_approved_calls = start.tools.as_ref().is_some_and(|turn_tools| !turn_tools.approved.is_empty());
         let accepted = {
-            // Pinned where it is: it is not moved into what waits for it.
-            let asking = pin!(async {
-                match (decided, begin) {
-                    (false, begin) => self.begin_and_ask(&start, begin, announce, &mut calling).await.map(Some),
-                    (true, Some(begin)) => begun(begin).await.map(|()| None),
+            // Pinned in place, because `timeout_at` would otherwise move this large future.
+            let accepting = pin!(async {
+                match (has_approved_calls, begin) {
+                    (false, begin) => self.begin_and_call(&start, begin, announce, &mut call_record).await.map(Some),
+                    (true, Some(begin)) => wait_until_begun(begin).await.map(|()| None),
                     (true, None) => Ok(None),
                 }
             });
             tokio::select! {
                 biased;
-                accepted = tokio::time::timeout_at(deadline, asking) => {
+                accepted = tokio::time::timeout_at(deadline, accepting) => {
                     accepted.unwrap_or_else(|_| Err(past_deadline().into()))
                 }
-                fault = over => Err(fault.into()),
-                () = stop_of(stopped) => Err(lost().into()),
+                fault = shutdown => Err(fault.into()),
+                () = cancellation_of(cancelled) => Err(cancellation().into()),
             }
         };
         let accepted = match accepted {
             Ok(accepted) => accepted,
-            Err(Unaccepted { fault, ours }) => {
+            Err(StartError { fault, owns_turn }) => {
                 if let Some(mut recorder) = recorder {
-                    // A turn that another process runs instead is not at its end.
+                    // Another process runs the turn instead, so its end is not written here.
                     let handed_over = start.resumes_after.is_some() && fault.kind == FaultKind::ShuttingDown;
-                    if handed_over || !ours {
-                        recorder.forget();
+                    if handed_over || !owns_turn {
+                        recorder.release();
                     } else {
-                        calling.end(Some(&fault), None, self.clock.now_ms());
-                        recorder.leave_claim();
+                        call_record.end(Some(&fault), None, self.clock.now_ms());
+                        recorder.exclude_claim();
                         let ending = match fault.kind {
                             FaultKind::Cancelled => recorder::cancelled(),
                             _ => recorder::failed(fault.response_error(), Provenance::default()),
                         };
-                        keep_ending(&mut recorder, ending).await;
+                        write_ending(&mut recorder, ending).await;
                     }
                 }
                 return Err(fault);
             }
         };
-        let provenance = accepted.as_ref().map(Accepted::provenance).unwrap_or_default();
-        let Accepted { stream, first, losses, upstream, model, remembering, asked } = match accepted {
+        let provenance = accepted.as_ref().map(AcceptedCall::provenance).unwrap_or_default();
+        let AcceptedCall { stream, first, losses, upstream, model, upstream_state, sent_request } = match accepted {
             Some(accepted) => {
-                calling.accepted(&accepted.losses);
+                call_record.set_losses(&accepted.losses);
                 log_losses(&response_id, &accepted.upstream, &accepted.model, &accepted.losses);
                 accepted
             }
-            None => Accepted::none(),
+            None => AcceptedCall::none(),
         };
         let mut emitter = Emitter::new(Start {
             ids: Stem::of(&response_id).map_or(Ids::Unguessable, Ids::Within),
@@ -284,15 +282,15 @@ impl Engine {
         let keepalive = self.settings.keepalive;
         let clock = Arc::clone(&self.clock);
         let allowed = Allowed::by(start.call.request.tool_choice.as_ref());
-        let alone = (start.call.request.parallel_tool_calls == Some(false)).then_some(0);
-        let waited = start.resumes_after;
-        // In a box: it is handed on often, and it is large.
+        let sequential_calls = (start.call.request.parallel_tool_calls == Some(false)).then_some(0);
+        let resumed_after = start.resumes_after;
+        // Boxed, because it is large and passed on often.
         let mut run = Box::new(Run {
             emitter,
             delivery: start.call.delivery,
-            now: Now::Model(stream),
+            phase: Phase::Streaming(stream),
             first,
-            rounds: start.tools.map(|tooling| Box::new(Rounds::new(self.clone(), tooling))),
+            rounds: start.tools.map(|turn_tools| Box::new(Rounds::new(self.clone(), turn_tools))),
             output_tokens: start.call.request.max_output_tokens,
             started,
             deadline,
@@ -300,144 +298,146 @@ impl Engine {
             clock,
             allowed,
             format: start.format,
-            alone,
-            place,
+            sequential_calls,
+            slot,
             losses,
             strict: start.call.strict,
             upstream,
             model,
             recorder,
-            calling,
-            waited,
-            spoken: false,
-            remembering,
-            asked,
+            call_record,
+            resumed_after,
+            has_output: false,
+            upstream_state,
+            sent_request,
         });
-        if decided {
-            run.begin_decided()?;
+        if has_approved_calls {
+            run.start_approved_calls()?;
         }
         Ok(run)
     }
 
-    /// Asks the model of a turn whose beginning is written meanwhile, if it is written before its end.
-    async fn begin_and_ask(
+    /// Calls the model. If the beginning is written before the end, it is written before or during the call.
+    async fn begin_and_call(
         &self,
         start: &TurnStart<'_>,
         begin: Option<Beginning>,
-        announce: Announce<'_>,
-        calling: &mut CallRecord,
-    ) -> Result<Accepted, Unaccepted> {
+        announce: PendingAnnouncement<'_>,
+        call_record: &mut CallRecord,
+    ) -> Result<AcceptedCall, StartError> {
         match begin {
-            None => Ok(self.ask_in_turn(&start.call, calling).await?),
-            // In boxes: whole answers need no room for these.
-            Some(begin) if start.resumes_after.is_some() => Box::pin(self.begin_then_ask(start, begin, calling)).await,
-            Some(begin) => Box::pin(self.ask_while_begun(start, begin, announce, calling)).await,
+            None => Ok(self.call_model(&start.call, call_record).await?),
+            // Boxed, so that the futures of whole answers stay small.
+            Some(begin) if start.resumes_after.is_some() => {
+                Box::pin(self.begin_then_call(start, begin, call_record)).await
+            }
+            Some(begin) => Box::pin(self.begin_while_calling(start, begin, announce, call_record)).await,
         }
     }
 
-    /// A turn that has waited says first that it runs: if this process dies, it must not be found waiting and be asked of a
-    /// model once more.
-    async fn begin_then_ask(
+    /// Marks a queued turn as running before the model is called. Otherwise a crash of this process would leave it in
+    /// the queue, and another process would call the model a second time.
+    async fn begin_then_call(
         &self,
         start: &TurnStart<'_>,
         begin: Beginning,
-        calling: &mut CallRecord,
-    ) -> Result<Accepted, Unaccepted> {
-        begun(begin).await?;
-        Ok(self.ask_in_turn(&start.call, calling).await?)
+        call_record: &mut CallRecord,
+    ) -> Result<AcceptedCall, StartError> {
+        wait_until_begun(begin).await?;
+        Ok(self.call_model(&start.call, call_record).await?)
     }
 
-    /// Writes the beginning while the model is asked: each is of no use without the other.
-    async fn ask_while_begun(
+    /// Writes the beginning while the model is called. If either fails, the other is dropped.
+    async fn begin_while_calling(
         &self,
         start: &TurnStart<'_>,
         begin: Beginning,
-        announce: Announce<'_>,
-        calling: &mut CallRecord,
-    ) -> Result<Accepted, Unaccepted> {
-        let begun = async {
-            begun(begin).await?;
-            announce.tell();
+        announce: PendingAnnouncement<'_>,
+        call_record: &mut CallRecord,
+    ) -> Result<AcceptedCall, StartError> {
+        let beginning = async {
+            wait_until_begun(begin).await?;
+            announce.send();
             Ok(())
         };
-        let asking = async { Ok::<_, Unaccepted>(self.ask_in_turn(&start.call, calling).await?) };
-        let ((), accepted) = tokio::try_join!(begun, asking)?;
+        let accepting = async { Ok::<_, StartError>(self.call_model(&start.call, call_record).await?) };
+        let ((), accepted) = tokio::try_join!(beginning, accepting)?;
         Ok(accepted)
     }
 }
 
-/// Who is told that the head of a stream may be shown.
-struct Announce<'a> {
+/// Sends the head of a stream to the wire once the beginning is in the store.
+struct PendingAnnouncement<'a> {
     start: Option<(&'a Announcement, &'a TurnStart<'a>)>,
 }
 
-impl<'a> Announce<'a> {
+impl<'a> PendingAnnouncement<'a> {
     fn of(start: &'a TurnStart<'a>) -> Self {
         let streams = start.call.delivery == Delivery::Stream && start.resumes_after.is_none();
         Self { start: start.call.announcement.filter(|_| streams).map(|announcement| (announcement, start)) }
     }
 
-    /// The beginning is in the store, or is not written before the end.
-    fn tell(&self) {
+    /// Called when the beginning is in the store, or at once if it is not written before the end.
+    fn send(&self) {
         if let Some((announcement, start)) = self.start {
             let (identity, settings) = (start.identity.clone(), start.settings.clone());
-            announcement.stored(Announced { identity, settings, kept: start.call.kept });
+            announcement.stored(StreamHead { identity, settings, stored: start.call.stored });
         }
     }
 }
 
-/// A turn's beginning on its way into the store.
-type Beginning = BoxFuture<'static, Result<Written, StoreError>>;
+/// The write of a turn's beginning.
+type Beginning = BoxFuture<'static, Result<WriteOutcome, StoreError>>;
 
 /// Waits until a turn's beginning is written.
-async fn begun(begin: Beginning) -> Result<(), Unaccepted> {
+async fn wait_until_begun(begin: Beginning) -> Result<(), StartError> {
     match begin.await {
-        Ok(Written::Kept) => Ok(()),
-        Ok(Written::Lost) => Err(Unaccepted { fault: lost(), ours: false }),
+        Ok(WriteOutcome::Kept) => Ok(()),
+        Ok(WriteOutcome::Lost) => Err(StartError { fault: cancellation(), owns_turn: false }),
         // If the write succeeded after all, housekeeping ends the turn, since it does not run.
-        Err(error) => Err(Unaccepted { fault: error.into(), ours: false }),
+        Err(error) => Err(StartError { fault: error.into(), owns_turn: false }),
     }
 }
 
-/// Why a turn does not run.
-struct Unaccepted {
+/// Why a turn does not start.
+struct StartError {
     fault: Fault,
-    /// Whether its end is ours to write.
-    ours: bool,
+    /// Whether this process has to write the turn's end.
+    owns_turn: bool,
 }
 
-impl From<Fault> for Unaccepted {
+impl From<Fault> for StartError {
     fn from(fault: Fault) -> Self {
-        Self { fault, ours: true }
+        Self { fault, owns_turn: true }
     }
 }
 
-/// Comes when a turn that is kept is asked to end.
-async fn stop_of(stopped: Option<watch::Receiver<bool>>) {
-    if let Some(mut stopped) = stopped {
-        stop(&mut stopped).await;
+/// Resolves when cancellation of a stored turn is requested.
+async fn cancellation_of(cancelled: Option<watch::Receiver<bool>>) {
+    if let Some(mut cancelled) = cancelled {
+        wait_for_cancellation(&mut cancelled).await;
     } else {
         std::future::pending().await
     }
 }
 
-/// Resolves when cancellation is requested; never once it cannot be requested any more.
-pub(crate) async fn stop(stopped: &mut watch::Receiver<bool>) {
-    let asked = stopped.wait_for(|stopped| *stopped).await.is_ok();
-    if !asked {
+/// Resolves when cancellation is requested; never, if the sender is dropped.
+pub(crate) async fn wait_for_cancellation(cancelled: &mut watch::Receiver<bool>) {
+    let requested = cancelled.wait_for(|cancelled| *cancelled).await.is_ok();
+    if !requested {
         std::future::pending().await
     }
 }
 
-/// Writes how a turn failed or that it was cancelled; the caller hears of it whether or not that works.
-pub(crate) async fn keep_ending(recorder: &mut Recorder, ending: Ending) {
+/// Writes the end of a failed or cancelled turn. The caller receives the fault even if the write fails.
+pub(crate) async fn write_ending(recorder: &mut Recorder, ending: Ending) {
     if let Err(error) = recorder.end(ending).await {
-        warn!("a turn that failed could not be written: {error}");
+        warn!("the end of a failed turn could not be written: {error}");
     }
 }
 
-/// The response was cancelled, or this process was declared dead while it ran.
-pub(crate) fn lost() -> Fault {
+/// The fault of a turn that was cancelled, or whose process was declared dead while it ran.
+pub(crate) fn cancellation() -> Fault {
     Fault::new(FaultKind::Cancelled, "The response was cancelled.")
 }
 
@@ -446,12 +446,12 @@ pub(crate) fn past_deadline() -> Fault {
 }
 
 impl Run {
-    /// What the upstream does not see as it was sent.
+    /// The parts of the request that the upstream does not receive.
     pub fn losses(&self) -> &[Loss] {
         &self.losses
     }
 
-    /// The operator's name of the upstream that answers.
+    /// The configured name of the upstream that answers.
     pub fn upstream(&self) -> &str {
         &self.upstream
     }
@@ -461,13 +461,13 @@ impl Run {
         self.emitter.provenance().model.as_deref()
     }
 
-    /// Says in the response who answers and what was lost.
-    pub(crate) fn tell_provenance(&mut self) {
+    /// Updates model and losses in the response object.
+    pub(crate) fn update_provenance(&mut self) {
         self.emitter.answered_by(model_call::provenance(&self.upstream, &self.model, &self.losses));
     }
 
-    /// Something was lost that was not known when the model was asked. In strict mode that fails the turn.
-    pub(crate) fn lose(&mut self, loss: Loss) -> Result<(), Fault> {
+    /// Adds a loss that is found after the model call. In strict mode it fails the turn.
+    pub(crate) fn add_loss(&mut self, loss: Loss) -> Result<(), Fault> {
         warn!(response.id = self.emitter.response_id(), upstream = self.upstream, "{loss}");
         if self.strict {
             let message = format!("Strict mode: the upstream did not do what it was asked for: {loss}.");
@@ -475,29 +475,29 @@ impl Run {
         }
         if !self.losses.contains(&loss) {
             self.losses.push(loss);
-            self.calling.accepted(&self.losses);
-            self.tell_provenance();
+            self.call_record.set_losses(&self.losses);
+            self.update_provenance();
         }
         Ok(())
     }
 
-    /// How the caller wants its answer.
+    /// Whether the caller receives a stream or a whole answer.
     pub fn delivery(&self) -> Delivery {
         self.delivery
     }
 
-    /// Says when the turn was asked to end; never for one that is not kept.
-    pub(crate) fn stopped(&self) -> watch::Receiver<bool> {
+    /// Becomes `true` when cancellation is requested; never for a turn that is not stored.
+    pub(crate) fn cancelled(&self) -> watch::Receiver<bool> {
         match &self.recorder {
-            Some(recorder) => recorder.stopped.clone(),
+            Some(recorder) => recorder.cancelled.clone(),
             None => watch::channel(false).1,
         }
     }
 
-    /// Writes nothing more: another process runs the turn.
-    pub(crate) fn forget(&mut self) {
+    /// Stops recording: another process runs the turn.
+    pub(crate) fn release(&mut self) {
         if let Some(recorder) = &mut self.recorder {
-            recorder.forget();
+            recorder.release();
         }
     }
 
@@ -508,13 +508,13 @@ impl Run {
 }
 
 impl Drop for Run {
-    /// A caller that leaves, or a cancellation, ends the turn where it is; what was said until then stays.
+    /// A disconnected caller or a cancellation ends the turn; its output so far is stored.
     fn drop(&mut self) {
         let uncounted = self.uncounted();
-        if let Some(recorder) = self.recorder.as_mut().filter(|recorder| !recorder.is_over()) {
+        if let Some(recorder) = self.recorder.as_mut().filter(|recorder| !recorder.is_finished()) {
             self.emitter.interrupt();
-            recorder.hear(self.emitter.frames(), self.emitter.sequence());
-            recorder.leave(recorder::interrupted(&self.emitter), uncounted);
+            recorder.record_frames(self.emitter.frames(), self.emitter.sequence());
+            recorder.end_detached(recorder::interrupted(&self.emitter), uncounted);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a process knows about the turns that it runs: where they are kept, and how each is asked to end.
+//! The turns that this process runs: where they are stored, and how each is cancelled.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -11,34 +11,33 @@ use std::{
 use amalgam_core::{Clock, Fault, Store, StoreError, store::ProcessId};
 use tokio::sync::{Notify, watch};
 
-use crate::{call_record::Bodies, tasks::Tasks};
+use crate::{call_record::RequestBodies, tasks::Tasks};
 
-/// Where turns are kept, and by whom.
+/// The running turns of this process, with the store that they are written to.
 pub(crate) struct RunningTurns {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) process: ProcessId,
     pub(crate) tasks: Tasks,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) bodies: Bodies,
-    /// Turns of this process that have not ended, and how to end them.
-    running: Mutex<HashMap<String, Running>>,
-    /// Tells that one of them has ended.
-    leaving: Notify,
-    /// Turns that were taken from the queue and are not given back, whether they run yet or not.
+    pub(crate) bodies: RequestBodies,
+    /// Turns of this process that have not ended.
+    running: Mutex<HashMap<String, RunningTurn>>,
+    /// Notified when one of them has ended.
+    unregistered: Notify,
+    /// Turns taken from the background queue and not given back, whether or not they have started.
     taken: Arc<Mutex<HashSet<String>>>,
-    /// Counted by its clones: turns that are being put into the queue.
+    /// Its clones count turns that are being added to the queue.
     pub(crate) queueing: Arc<()>,
-    /// Responses whose requests this process claims or has claimed.
+    /// Responses whose idempotency claims this process holds or is making.
     claimed: Arc<Mutex<HashSet<String>>>,
-    /// Whether the store could not be used when it was last told that this process lives.
-    away: AtomicBool,
+    /// Whether the last heartbeat failed.
+    store_unavailable: AtomicBool,
 }
 
-/// A turn that runs here.
-struct Running {
-    /// Asks it to end.
-    stop: watch::Sender<bool>,
-    /// Whether it is in the store yet.
+struct RunningTurn {
+    /// Requests cancellation.
+    cancel: watch::Sender<bool>,
+    /// Whether its beginning is in the store.
     begun: bool,
 }
 
@@ -48,7 +47,7 @@ impl RunningTurns {
         process: ProcessId,
         tasks: Tasks,
         clock: Arc<dyn Clock>,
-        bodies: Bodies,
+        bodies: RequestBodies,
     ) -> Self {
         Self {
             store,
@@ -57,93 +56,93 @@ impl RunningTurns {
             clock,
             bodies,
             running: Mutex::default(),
-            leaving: Notify::new(),
+            unregistered: Notify::new(),
             taken: Arc::default(),
             queueing: Arc::default(),
             claimed: Arc::default(),
-            away: AtomicBool::default(),
+            store_unavailable: AtomicBool::default(),
         }
     }
 
-    /// Says whether the store could be used just now.
-    pub(crate) fn store_is_away(&self, away: bool) {
-        self.away.store(away, Ordering::Relaxed);
+    /// Sets whether the last heartbeat failed.
+    pub(crate) fn set_store_unavailable(&self, unavailable: bool) {
+        self.store_unavailable.store(unavailable, Ordering::Relaxed);
     }
 
-    /// Refuses a turn whose end could not be written anyway: no model works for nothing.
-    pub(crate) fn expect_store(&self) -> Result<(), Fault> {
-        match self.away.load(Ordering::Relaxed) {
-            true => Err(StoreError::Unavailable("it was away a moment ago".to_owned()).into()),
+    /// Refuses a turn whose end could probably not be written, before a model is called for it.
+    pub(crate) fn check_store(&self) -> Result<(), Fault> {
+        match self.store_unavailable.load(Ordering::Relaxed) {
+            true => Err(StoreError::Unavailable("it was unavailable at the last heartbeat".to_owned()).into()),
             false => Ok(()),
         }
     }
 
-    /// A turn runs here from now on. What comes tells when it is asked to end.
-    pub(crate) fn enter(&self, response_id: &str) -> watch::Receiver<bool> {
-        let (stop, stopped) = watch::channel(false);
-        self.running().insert(response_id.to_owned(), Running { stop, begun: false });
-        stopped
+    /// Registers a running turn. The receiver becomes `true` when cancellation is requested.
+    pub(crate) fn register(&self, response_id: &str) -> watch::Receiver<bool> {
+        let (cancel, cancelled) = watch::channel(false);
+        self.running().insert(response_id.to_owned(), RunningTurn { cancel, begun: false });
+        cancelled
     }
 
-    /// A turn that runs here is in the store.
-    pub(crate) fn begun(&self, response_id: &str) {
+    /// Marks that a turn's beginning is in the store.
+    pub(crate) fn mark_begun(&self, response_id: &str) {
         if let Some(running) = self.running().get_mut(response_id) {
             running.begun = true;
         }
     }
 
-    /// A turn runs here no more.
-    pub(crate) fn leave(&self, response_id: &str) {
+    /// Removes a turn that has ended.
+    pub(crate) fn unregister(&self, response_id: &str) {
         self.running().remove(response_id);
-        self.leaving.notify_waiters();
+        self.unregistered.notify_waiters();
     }
 
-    /// Resolves when a turn does not run here, or runs no more: its end is written then.
-    pub(crate) async fn left(&self, response_id: &str) {
+    /// Resolves when a turn does not run here any more; its end is written by then.
+    pub(crate) async fn wait_until_ended(&self, response_id: &str) {
         loop {
-            let mut leaving = std::pin::pin!(self.leaving.notified());
-            // Registered before looking: one that leaves in between is not missed.
-            leaving.as_mut().enable();
+            let mut unregistered = std::pin::pin!(self.unregistered.notified());
+            // Registered before the check, so that no notification in between is missed.
+            unregistered.as_mut().enable();
             if !self.running().contains_key(response_id) {
                 return;
             }
-            leaving.await;
+            unregistered.await;
         }
     }
 
-    /// A turn from the queue is this process's business for as long as the guard lives.
-    pub(crate) fn take(&self, response_id: &str) -> ClaimGuard {
+    /// Registers a turn from the queue until the guard is dropped.
+    pub(crate) fn guard_queued(&self, response_id: &str) -> ClaimGuard {
         ClaimGuard::new(&self.taken, response_id)
     }
 
-    /// A request of this process holds the claim for a response while the guard lives, or while its turn runs.
-    pub(crate) fn claim(&self, response_id: &str) -> ClaimGuard {
+    /// Registers the claim for a response until the guard is dropped.
+    pub(crate) fn guard_claim(&self, response_id: &str) -> ClaimGuard {
         ClaimGuard::new(&self.claimed, response_id)
     }
 
-    /// Asks a turn to end, if it runs here.
+    /// Cancels a turn, if it runs here.
     pub(crate) fn cancel(&self, response_id: &str) {
         if let Some(running) = self.running().get(response_id) {
-            running.stop.send_replace(true);
+            running.cancel.send_replace(true);
         }
     }
 
-    /// Whether a turn runs here, or is about to.
+    /// Whether a turn runs here, or was taken from the queue.
     pub(crate) fn runs(&self, response_id: &str) -> bool {
         self.running().contains_key(response_id) || lock(&self.taken).contains(response_id)
     }
 
     /// Whether a request of this process holds the claim for a response.
-    pub(crate) fn works_on(&self, response_id: &str) -> bool {
+    pub(crate) fn holds_claim(&self, response_id: &str) -> bool {
         lock(&self.claimed).contains(response_id) || self.runs(response_id)
     }
 
-    /// The ids of the turns that run here and are in the store.
+    /// The ids of running turns whose beginning is in the store.
     pub(crate) fn begun_ids(&self) -> Vec<String> {
         self.running().iter().filter(|(_, running)| running.begun).map(|(id, _)| id.clone()).collect()
     }
 
-    fn running(&self) -> MutexGuard<'_, HashMap<String, Running>> {
+    fn running(&self) -> MutexGuard<'_, HashMap<String, RunningTurn>> {
         lock(&self.running)
     }
 }
@@ -152,22 +151,22 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Registers the claim for a response until it is dropped.
+/// Registers a response in a set until it is dropped.
 #[derive(Debug)]
 pub struct ClaimGuard {
-    among: Arc<Mutex<HashSet<String>>>,
+    ids: Arc<Mutex<HashSet<String>>>,
     response_id: String,
 }
 
 impl ClaimGuard {
-    fn new(among: &Arc<Mutex<HashSet<String>>>, response_id: &str) -> Self {
-        lock(among).insert(response_id.to_owned());
-        Self { among: Arc::clone(among), response_id: response_id.to_owned() }
+    fn new(ids: &Arc<Mutex<HashSet<String>>>, response_id: &str) -> Self {
+        lock(ids).insert(response_id.to_owned());
+        Self { ids: Arc::clone(ids), response_id: response_id.to_owned() }
     }
 }
 
 impl Drop for ClaimGuard {
     fn drop(&mut self) {
-        lock(&self.among).remove(&self.response_id);
+        lock(&self.ids).remove(&self.response_id);
     }
 }

@@ -1,4 +1,4 @@
-//! Tasks that outlive the request that started them. They have one owner, which can wait for them.
+//! Tasks that outlive the request that started them. The engine owns them and can wait for them.
 
 use std::{
     fmt,
@@ -16,12 +16,12 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-/// The tasks of one engine. Cheap to clone; all clones own the same ones.
+/// The tasks of one engine. Clones share one set.
 #[derive(Clone, Default)]
 pub(crate) struct Tasks(Arc<Mutex<JoinSet<()>>>);
 
 impl Tasks {
-    /// Starts a task; without a runtime, which only happens while the process ends, it is dropped.
+    /// Spawns a task. Without a runtime, which only happens while the process exits, the task is dropped.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let Ok(handle) = Handle::try_current() else { return };
         let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -29,19 +29,19 @@ impl Tasks {
         tasks.spawn_on(task, &handle);
     }
 
-    /// The same work, which continues as a task if the caller that waits for it leaves.
-    pub(crate) fn see_through<T: Send + 'static>(
+    /// A future that continues as a task if it is dropped before it is ready.
+    pub(crate) fn run_to_completion<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> BoxFuture<'static, T> {
-        Box::pin(SeenThrough { work: Some(Box::pin(work)), tasks: self.clone() })
+        Box::pin(RunToCompletion { work: Some(Box::pin(work)), tasks: self.clone() })
     }
 
-    /// Waits until every task is over, or for so long; those that are left then are ended.
+    /// Waits until every task has ended, at most for `patience`. Tasks that remain are aborted.
     pub(crate) async fn finish(&self, patience: Option<Duration>) {
         let until = patience.map(|patience| Instant::now() + patience);
         loop {
-            // A task may start others, so the set is taken again until nothing is left.
+            // A task may spawn others, so the set is taken again until it is empty.
             let mut tasks = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
             if tasks.is_empty() {
                 return;
@@ -59,23 +59,23 @@ impl Tasks {
     }
 }
 
-struct SeenThrough<T: Send + 'static> {
+struct RunToCompletion<T: Send + 'static> {
     work: Option<BoxFuture<'static, T>>,
     tasks: Tasks,
 }
 
-impl<T: Send + 'static> Future for SeenThrough<T> {
+impl<T: Send + 'static> Future for RunToCompletion<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        let work = self.work.as_mut().expect("a future is not asked again after its end");
+        let work = self.work.as_mut().expect("a future is not polled after it is ready");
         let done = std::task::ready!(work.as_mut().poll(context));
         self.work = None;
         Poll::Ready(done)
     }
 }
 
-impl<T: Send + 'static> Drop for SeenThrough<T> {
+impl<T: Send + 'static> Drop for RunToCompletion<T> {
     fn drop(&mut self) {
         if let Some(work) = self.work.take() {
             self.tasks.spawn(async move {

@@ -1,10 +1,10 @@
-//! Runs the calls of one answer: each is written down before it runs and after it has run, and none can harm another.
+//! Runs the calls of one answer. Each is journalled before and after it runs, and a failure affects only its own call.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use amalgam_core::{
     BoxFuture, Fault, Scope, ServerTool, Store, ToolCall, ToolError,
-    store::{ToolOutcome, ToolRun, Written},
+    store::{ToolOutcome, ToolRun, WriteOutcome},
     turn::{SubstituteOutput, ToolFailure, arguments},
 };
 use amalgam_protocol::{Json, Raw};
@@ -15,29 +15,29 @@ use tokio::{
 };
 use tracing::warn;
 
-use crate::{recorder::Journal, run::lost, turn_tools::ToolLimits};
+use crate::{recorder::Journal, run::cancellation, turn_tools::ToolLimits};
 
-/// The pause before a call that may be made twice is made again.
-const PAUSE: Duration = Duration::from_millis(100);
+/// The pause before an idempotent call is retried.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// What a model is told where another response was faster.
+/// The output for the model if another response has used the approval.
 const ACTED_ON: &str = "Not run: another response has acted on this approval.";
 
-/// A call that runs.
+/// A call to run.
 #[derive(Debug, Clone)]
 pub(crate) struct Job {
-    /// Its place among the calls of the answer.
+    /// Its index among the calls of the answer.
     pub(crate) index: usize,
     pub(crate) tool: Arc<ServerTool>,
-    /// What is written about it.
+    /// Its entry in the journal.
     pub(crate) record: ToolRun,
-    /// The same for every try.
+    /// The idempotency key, the same for every attempt.
     pub(crate) key: String,
-    /// The approval that the call runs under; one response may use it.
+    /// The approval that permits the call. Only one response may use it.
     pub(crate) approval_id: Option<String>,
 }
 
-/// How a call ended.
+/// The result of a call.
 #[derive(Debug, Clone)]
 pub(crate) struct Outcome {
     pub(crate) output: Json,
@@ -48,13 +48,13 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    fn went_wrong(failure: ToolFailure, text: &str, detail: Option<String>) -> Self {
+    fn failed(failure: ToolFailure, text: &str, detail: Option<String>) -> Self {
         let SubstituteOutput { failure, output } = SubstituteOutput::error(failure, text);
         Self { output, failure: Some(failure), detail, duration: Duration::ZERO }
     }
 
-    /// What the journal keeps.
-    fn kept(&self) -> ToolOutcome {
+    /// The result for the journal.
+    fn record(&self) -> ToolOutcome {
         ToolOutcome {
             output: self.output.clone(),
             error: self.failure.map(|failure| failure.name().to_owned()),
@@ -64,68 +64,68 @@ impl Outcome {
     }
 }
 
-/// What the journal keeps of a call that was not run.
-pub(crate) fn not_run(told: &SubstituteOutput) -> ToolOutcome {
+/// The journal's result of a call that does not run.
+pub(crate) fn not_run(substitute: &SubstituteOutput) -> ToolOutcome {
     ToolOutcome {
-        output: told.output.clone(),
-        error: Some(told.failure.name().to_owned()),
+        output: substitute.output.clone(),
+        error: Some(substitute.failure.name().to_owned()),
         detail: None,
         duration_ms: 0,
     }
 }
 
-/// What happens while calls run.
+/// Reports while calls run.
 #[derive(Debug)]
 pub(crate) enum Progress {
-    /// That they are about to run is written down.
-    Intended,
-    /// One has run, and that is written down.
-    Done(usize, Outcome),
+    /// The journal has all calls.
+    Recorded,
+    /// One call has finished, and the journal has its result.
+    Finished(usize, Outcome),
 }
 
-/// What running calls needs.
-pub(crate) struct Work {
+/// The calls of one answer, and what is needed to run them.
+pub(crate) struct CallBatch {
     pub(crate) jobs: Vec<Job>,
-    /// Writes down that they are about to run, and how those ended that do not.
-    pub(crate) intending: Option<BoxFuture<'static, Result<Written, amalgam_core::StoreError>>>,
+    /// The write that journals the calls, including those that do not run.
+    pub(crate) recording: Option<BoxFuture<'static, Result<WriteOutcome, amalgam_core::StoreError>>>,
     pub(crate) journal: Option<Journal>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) response_id: String,
     pub(crate) scope: Scope,
     pub(crate) limits: ToolLimits,
-    pub(crate) one_by_one: bool,
+    pub(crate) sequential: bool,
     pub(crate) progress: UnboundedSender<Progress>,
 }
 
-/// Runs calls, and comes back when all of them are over.
-pub(crate) async fn work(work: Work) -> Result<(), Fault> {
-    let Work { jobs, intending, journal, store, response_id, scope, limits, one_by_one, progress } = work;
-    if let Some(intending) = intending {
-        match intending.await? {
-            Written::Kept => {}
-            Written::Lost => return Err(lost()),
+/// Runs calls. Returns when all have finished.
+pub(crate) async fn run_batch(batch: CallBatch) -> Result<(), Fault> {
+    let CallBatch { jobs, recording, journal, store, response_id, scope, limits, sequential, progress } = batch;
+    if let Some(recording) = recording {
+        match recording.await? {
+            WriteOutcome::Kept => {}
+            WriteOutcome::Lost => return Err(cancellation()),
         }
     }
-    // The receiver is dropped with the turn, and this task with it.
-    let _ = progress.send(Progress::Intended);
-    let at_once = if one_by_one { 1 } else { limits.parallel.max(1) };
+    // A send fails only if the turn was dropped, and this future with it.
+    let _ = progress.send(Progress::Recorded);
+    let at_once = if sequential { 1 } else { limits.parallel.max(1) };
     let mut ended = stream::iter(jobs)
         .map(|job| {
             let (scope, journal, store, response_id) = (scope.clone(), journal.clone(), &store, &response_id);
             async move {
-                // Taken at the last moment: a turn that was refused before it came this far has not used it up.
+                // Used just before the call runs, so that a turn that is refused earlier does not use it up.
                 let may_run = match &job.approval_id {
                     Some(id) => store.use_approval(&scope, id, response_id).await?,
                     None => true,
                 };
                 let outcome = match may_run {
                     true => run(&job, &scope, &limits).await,
-                    false => Outcome::went_wrong(ToolFailure::Denied, ACTED_ON, None),
+                    false => Outcome::failed(ToolFailure::Denied, ACTED_ON, None),
                 };
                 if let Some(journal) = journal {
-                    let record = ToolRun { outcome: Some(outcome.kept()), ..job.record };
-                    if journal.result(record).await? == Written::Lost {
-                        return Err(lost());
+                    let record = ToolRun { outcome: Some(outcome.record()), ..job.record };
+                    if journal.result(record).await? == WriteOutcome::Lost {
+                        return Err(cancellation());
                     }
                 }
                 Ok((job.index, outcome))
@@ -134,22 +134,22 @@ pub(crate) async fn work(work: Work) -> Result<(), Fault> {
         .buffer_unordered(at_once);
     while let Some(done) = ended.next().await {
         let (index, outcome) = done?;
-        let _ = progress.send(Progress::Done(index, outcome));
+        let _ = progress.send(Progress::Finished(index, outcome));
     }
     Ok(())
 }
 
 async fn run(job: &Job, scope: &Scope, limits: &ToolLimits) -> Outcome {
-    let began = Instant::now();
+    let started = Instant::now();
     let mut outcome = try_once(job, scope, limits).await;
-    // What may be done twice is tried twice; nothing else ever is. S3
+    // Only idempotent calls are retried. S3
     if job.tool.policy.idempotent && outcome.failure == Some(ToolFailure::Broken) {
-        sleep(PAUSE).await;
+        sleep(RETRY_PAUSE).await;
         outcome = try_once(job, scope, limits).await;
     }
-    outcome.duration = began.elapsed();
+    outcome.duration = started.elapsed();
     if let (Some(failure), Some(detail)) = (outcome.failure, &outcome.detail) {
-        warn!(tool = ?job.tool, failure = failure.name(), detail, "a tool did not go well");
+        warn!(tool = ?job.tool, failure = failure.name(), detail, "a tool call failed");
     }
     outcome
 }
@@ -157,14 +157,14 @@ async fn run(job: &Job, scope: &Scope, limits: &ToolLimits) -> Outcome {
 async fn try_once(job: &Job, scope: &Scope, limits: &ToolLimits) -> Outcome {
     let arguments = arguments(&job.record.arguments);
     let Ok(arguments) = Raw::parse(arguments.as_bytes()) else {
-        return Outcome::went_wrong(ToolFailure::InvalidArguments, "The arguments are not JSON.", None);
+        return Outcome::failed(ToolFailure::InvalidArguments, "The arguments are not JSON.", None);
     };
     let call = ToolCall { scope, call_id: &job.record.call_id, key: &job.key, arguments };
     // A handler that panics fails only its own call.
     let running = AssertUnwindSafe(async { job.tool.handler.run(call).await }).catch_unwind();
     let ended = match timeout(job.tool.policy.timeout, running).await {
         Err(_) => Err(ToolError::TimedOut),
-        Ok(Err(_)) => Err(ToolError::Broken { detail: "its handler fell over".to_owned() }),
+        Ok(Err(_)) => Err(ToolError::Broken { detail: "its handler panicked".to_owned() }),
         Ok(Ok(ended)) => ended,
     };
     let ended = match ended {
@@ -184,7 +184,7 @@ async fn try_once(job: &Job, scope: &Scope, limits: &ToolLimits) -> Outcome {
                 ToolError::Broken { detail } => Some(detail.clone()),
                 _ => None,
             };
-            Outcome::went_wrong(failure, &error.to_string(), detail)
+            Outcome::failed(failure, &error.to_string(), detail)
         }
     }
 }

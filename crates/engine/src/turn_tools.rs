@@ -1,4 +1,4 @@
-//! What a turn needs in order to go on by itself: the tools that the server runs, and everything that was said, owned.
+//! What further rounds of a turn need, owned: the server-run tools and the prompt.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -16,14 +16,14 @@ use amalgam_protocol::{
 
 use crate::{
     call_record::CallRecord,
-    model_call::{Accepted, ModelCall},
+    model_call::{AcceptedCall, ModelCall},
     run::Engine,
 };
 
-/// How tools run.
+/// Limits of server-run tools.
 #[derive(Debug, Clone, Copy)]
 pub struct ToolLimits {
-    /// What one turn may take.
+    /// Limits of one turn.
     pub caps: Caps,
     /// Calls of one turn that run at the same time.
     pub parallel: usize,
@@ -44,71 +44,71 @@ impl Default for ToolLimits {
     }
 }
 
-/// The tools of one turn.
+/// The server-run tools of one turn.
 #[derive(Debug)]
 pub struct TurnTools {
-    /// On whose behalf they run.
+    /// The caller for whom the tools run.
     pub scope: Scope,
-    /// By the name that the model calls.
+    /// Tools by the name that the model calls.
     pub tools: HashMap<String, Arc<ServerTool>>,
-    /// The functions that the client runs; none where it may have further ones that are not named in the request.
-    pub of_client: Option<HashSet<String>>,
+    /// Names of the client's functions; `None` if the client may have functions that the request does not name.
+    pub client_functions: Option<HashSet<String>>,
     /// Whether calls run one after the other.
-    pub one_by_one: bool,
-    /// The most rounds, where it is not the process's own limit.
+    pub sequential: bool,
+    /// The maximum number of rounds, if it differs from the process's limit.
     pub rounds: Option<u32>,
-    /// Whether the limit of output bounds every call of the model, instead of all calls of the turn together.
+    /// Whether the limit of output tokens applies to each model call instead of to the whole turn.
     pub limit_each_call: bool,
-    /// The most calls that the caller wants.
+    /// The caller's limit of calls.
     pub max_calls: Option<u32>,
-    /// What is shown of MCP servers: the label and a JSON array of tools.
+    /// Tool lists of MCP servers that the response shows: label and a JSON array.
     pub listings: Vec<(String, Json)>,
-    /// Calls that were approved since they were asked for.
-    pub decided: Vec<Approval>,
-    /// What is asked in every round.
+    /// Calls that were approved since the model asked for them.
+    pub approved: Vec<Approval>,
+    /// The prompt of every round.
     pub prompt: Arc<TurnPrompt>,
 }
 
 impl TurnTools {
-    /// Whether a call is the server's to deal with: one of its tools, or one that was not offered.
-    pub(crate) fn is_ours(&self, call: &CallHead) -> bool {
+    /// Whether the server handles a call: it names a server-run tool, or a tool that was not offered.
+    pub(crate) fn is_server_call(&self, call: &CallHead) -> bool {
         let plain = call.kind == CallKind::Function && call.namespace.is_none();
         plain
             && (self.tools.contains_key(&call.name)
-                || self.of_client.as_ref().is_some_and(|names| !names.contains(&call.name)))
+                || self.client_functions.as_ref().is_some_and(|names| !names.contains(&call.name)))
     }
 
-    /// The tool that a decided call names.
+    /// The tool that an approved call names.
     pub(crate) fn named(&self, label: &str, own_name: &str) -> Option<&Arc<ServerTool>> {
         self.tools.values().find(|tool| tool.label == label && tool.own_name == own_name)
     }
 }
 
-/// A request and everything that it builds on, so that a model can be asked again.
+/// A request and its context, so that the model can be called again.
 pub struct TurnPrompt {
-    /// What the model is asked, and how; with the tools as they are offered.
+    /// The parameters, with the tools as they are offered to the model.
     pub parameters: ResponseParameters,
-    /// What was said before, arrays of items.
+    /// The history before the request, as arrays of items.
     pub before: Vec<Json>,
-    /// The request's own items, where they are not as they were sent.
+    /// The request's own items, if they differ from what the caller sent.
     pub own: Option<Json>,
-    /// Who may answer, in this order.
+    /// The candidates, in order of preference.
     pub candidates: Vec<Candidate>,
-    /// Opens what was sealed for this caller.
+    /// Opens values that were sealed for this caller.
     pub seal: Arc<dyn Seal>,
-    /// Whom sealed content is bound to.
+    /// The tenant and user that sealed values are bound to.
     pub seal_context: String,
-    /// How the caller wants its answer.
+    /// Whether the caller receives a stream or a whole answer.
     pub delivery: Delivery,
-    /// Whether a loss is a fault.
+    /// Whether a loss fails the turn.
     pub strict: bool,
-    /// Whether the response is kept.
-    pub kept: bool,
-    /// What an upstream keeps of what was said before.
+    /// Whether the response is stored.
+    pub stored: bool,
+    /// What an upstream stores of the history.
     pub memory: Option<UpstreamMemory>,
-    /// What was lost before any model was asked.
+    /// Losses before the first model call.
     pub losses: Vec<Loss>,
-    /// The prompt in the place of the request's instructions, where the server has composed one.
+    /// Replaces the request's instructions, if the server has composed a prompt.
     pub prompt: Option<SystemPrompt>,
 }
 
@@ -118,34 +118,34 @@ impl std::fmt::Debug for TurnPrompt {
     }
 }
 
-/// What another round adds to a plan.
+/// What a further round adds to a prompt.
 #[derive(Debug, Default)]
 pub(crate) struct Round {
-    /// Items of the rounds before, each round apart.
-    pub(crate) said: Vec<Vec<Json>>,
-    /// What the model is told at the end.
+    /// Output items of each earlier round.
+    pub(crate) earlier: Vec<Vec<Json>>,
+    /// Instructions after the last item.
     pub(crate) instructions: Vec<String>,
-    /// Whether it may call tools.
-    pub(crate) tools: bool,
-    /// Whether it is free to call them, because it has called one before.
-    pub(crate) free: bool,
-    /// Tokens that are left of what the caller allows.
+    /// Whether the model may call tools.
+    pub(crate) allow_tools: bool,
+    /// Whether a required `tool_choice` becomes `auto`, because the model was called before.
+    pub(crate) relax_tool_choice: bool,
+    /// The rest of the caller's limit of output tokens.
     pub(crate) output_tokens: Option<u64>,
 }
 
 impl TurnPrompt {
-    /// Asks once more.
-    pub(crate) async fn ask(
+    /// Calls the model with the items of the earlier rounds.
+    pub(crate) async fn call(
         &self,
         engine: &Engine,
         scope: &Scope,
         round: &Round,
-        calling: &mut CallRecord,
-    ) -> Result<Accepted, Fault> {
+        call_record: &mut CallRecord,
+    ) -> Result<AcceptedCall, Fault> {
         let request = self.request(round)?;
-        let told = array_of_texts(&round.instructions);
-        let history = self.history(&request, &round.said, told.raw())?;
-        let question = ModelCall {
+        let instructions = array_of_texts(&round.instructions);
+        let history = self.history(&request, &round.earlier, instructions.raw())?;
+        let call = ModelCall {
             scope,
             candidates: &self.candidates,
             parameters: &self.parameters,
@@ -154,22 +154,22 @@ impl TurnPrompt {
             delivery: self.delivery,
             seal_context: &self.seal_context,
             strict: self.strict,
-            kept: self.kept,
+            stored: self.stored,
             memory: self.memory.as_ref(),
             losses: self.losses.clone(),
             announcement: None,
         };
-        let accepted = engine.ask_in_turn(&question, calling).await?;
-        calling.accepted(&accepted.losses);
+        let accepted = engine.call_model(&call, call_record).await?;
+        call_record.set_losses(&accepted.losses);
         Ok(accepted)
     }
 
     fn request(&self, round: &Round) -> Result<CreateResponse<'_>, Fault> {
         let mut request = self.parameters.view().map_err(Fault::internal)?;
-        if !round.tools {
+        if !round.allow_tools {
             request.tool_choice = Some(ToolChoice::None);
-        } else if round.free {
-            request.tool_choice = request.tool_choice.map(set_free);
+        } else if round.relax_tool_choice {
+            request.tool_choice = request.tool_choice.map(relaxed);
         }
         if round.output_tokens.is_some() {
             request.max_output_tokens = round.output_tokens;
@@ -183,13 +183,13 @@ impl TurnPrompt {
         rounds: &'a [Vec<Json>],
         instructions: Raw<'a>,
     ) -> Result<History<'a>, Fault> {
-        let said = joined(&self.before, self.own.as_ref(), request.input.as_ref())?;
+        let earlier = joined(&self.before, self.own.as_ref(), request.input.as_ref())?;
         let rounds = rounds.iter().map(|round| read_items(round.iter().map(Json::raw)));
         let rounds = rounds.collect::<Result<Vec<_>, _>>()?;
-        let input = said.as_ref().or(request.input.as_ref());
+        let input = earlier.as_ref().or(request.input.as_ref());
         let mut history = normalise_rounds(request.instructions.as_ref(), input, &rounds);
         compaction::open_all(&mut history, &*self.seal, &self.seal_context)
-            .map_err(|_| Fault::internal("a summary that was open is closed"))?;
+            .map_err(|_| Fault::internal("a compacted summary cannot be opened"))?;
         if let Some(prompt) = &self.prompt {
             prompt.apply(&mut history);
         }
@@ -208,8 +208,8 @@ fn array_of_texts(texts: &[String]) -> Json {
     Json::from_writer(writer)
 }
 
-/// The same choice without a must: a model that has to call a tool each time never answers. C-30
-fn set_free(choice: ToolChoice<'_>) -> ToolChoice<'_> {
+/// The choice without a requirement: a model that must call a tool in every round never answers. C-30
+fn relaxed(choice: ToolChoice<'_>) -> ToolChoice<'_> {
     match choice {
         ToolChoice::None => ToolChoice::None,
         ToolChoice::Allowed(AllowedTools { tools, .. }) => ToolChoice::Allowed(AllowedTools { required: false, tools }),

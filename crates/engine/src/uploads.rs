@@ -1,4 +1,4 @@
-//! Puts the content of uploaded files into what a model is asked, in every round of every turn that has them.
+//! Puts the content of uploaded files into the prompt, before every model call of a turn that names files.
 
 use std::collections::HashMap;
 
@@ -7,17 +7,17 @@ use amalgam_core::{
     uploads::{self, ExpandedItems, Upload},
 };
 
-use crate::{context_window::counted, run::Engine};
+use crate::{context_window::run_blocking, run::Engine};
 
-/// The most different files of one turn.
+/// The maximum number of different files of one turn.
 pub const FILES_PER_TURN: usize = 256;
 
-/// Bytes that are encoded on the serving thread; more is encoded on the blocking pool.
-const ENCODED_AT_ONCE: usize = 64 * 1024;
+/// Files up to this size are encoded on the serving thread, larger ones on the blocking pool.
+const INLINE_ENCODING_BYTES: usize = 64 * 1024;
 
 impl Engine {
-    /// Reads the caller's uploaded files that a history names; nothing where it names none. One that is not there any
-    /// more is told to the model as such: what was said before stays said.
+    /// Reads the caller's uploaded files that a history names; `None` if it names none. A deleted file becomes a note
+    /// to the model, because the history that names it is still valid.
     pub async fn expand(&self, scope: &Scope, history: &History<'_>) -> Result<Option<ExpandedItems>, Fault> {
         let mut times: HashMap<&str, usize> = HashMap::new();
         uploads::named(history).for_each(|id| *times.entry(id).or_default() += 1);
@@ -33,7 +33,7 @@ impl Engine {
         let mut left = self.settings.upload_bytes;
         let mut contents = HashMap::new();
         for (id, times) in times {
-            // What has not the form of an id nothing has, and no store need look for it.
+            // An id with another format cannot exist, so the store is not asked.
             if Stem::of(id).is_none() {
                 continue;
             }
@@ -47,9 +47,9 @@ impl Engine {
             })?;
             let (filename, media_type) = (file.filename, file.media_type);
             let fetched = FetchedFile { media_type: media_type.clone(), bytes };
-            let data_uri = match fetched.bytes.len() <= ENCODED_AT_ONCE {
+            let data_uri = match fetched.bytes.len() <= INLINE_ENCODING_BYTES {
                 true => fetched.data_uri(),
-                false => counted(move || fetched.data_uri()).await?,
+                false => run_blocking(move || fetched.data_uri()).await?,
             };
             contents.insert(id.to_owned(), Upload { filename, media_type, data_uri });
         }

@@ -11,14 +11,13 @@ mod thinking;
 use std::sync::Arc;
 
 use amalgam_core::{BoxFuture, Fault, Model, ModelError, ModelRequest, ModelStream, PreparedRequest, Seal, TokenCount};
+use amalgam_tokens::{TokenCalibration, count_prompt, count_text};
 use http::{HeaderName, HeaderValue};
 use secrecy::ExposeSecret;
 
 use crate::{
     estimate, recovery,
     settings::{Key, StructuredOutput, UpstreamKind, UpstreamSettings},
-    token_calibration::TokenCalibration,
-    tokens,
     transport::Transport,
 };
 
@@ -27,7 +26,7 @@ use self::decode::Decoder;
 const VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
-/// An upstream that speaks the Messages API.
+/// An upstream with the Messages API.
 pub struct Anthropic {
     name: String,
     transport: Transport,
@@ -83,16 +82,16 @@ impl Model for Anthropic {
         let decoder = move || Decoder::new(prepared, &self.name, Arc::clone(&self.seal));
         Box::pin(async move {
             let stream = self.transport.ask("/messages", &self.headers, prepared, decoder).await?;
-            Ok(estimate::counted(stream, prepared, &self.calibration))
+            Ok(estimate::with_usage(stream, prepared, &self.calibration))
         })
     }
 
     fn count(&self, prepared: &PreparedRequest) -> TokenCount {
-        self.calibration.prompt(&prepared.answer_context.model, tokens::of_prompt(&prepared.body))
+        self.calibration.prompt(&prepared.answer_context.model, count_prompt(&prepared.body))
     }
 
     fn count_text(&self, model: &str, text: &str) -> u64 {
-        self.calibration.text(model, tokens::of_text(text))
+        self.calibration.text(model, count_text(text))
     }
 
     fn missing_key(&self) -> Option<&str> {

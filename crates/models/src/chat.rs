@@ -1,4 +1,4 @@
-//! Chat Completions: OpenAI, Ollama, vLLM, llama.cpp, LM Studio and every other server that speaks it.
+//! Chat Completions: OpenAI, Ollama, vLLM, llama.cpp, LM Studio and every other server with this API.
 //!
 //! `convert` and its children write the request, `decode` and its children read the answer; this file joins them with
 //! the transport. For servers that report no usage, `estimate` counts tokens.
@@ -15,13 +15,12 @@ mod parts;
 use std::sync::Arc;
 
 use amalgam_core::{BoxFuture, Fault, Model, ModelError, ModelRequest, ModelStream, PreparedRequest, Seal, TokenCount};
+use amalgam_tokens::{TokenCalibration, count_prompt, count_text};
 use http::Uri;
 
 use crate::{
     estimate, recovery,
     settings::{ReplayReasoning, SystemRole, ToolCalls, UpstreamKind, UpstreamSettings},
-    token_calibration::TokenCalibration,
-    tokens,
     transport::Transport,
 };
 
@@ -29,10 +28,10 @@ use self::decode::Decoder;
 
 const PATH: &str = "/chat/completions";
 
-/// The fields of a message that hold its reasoning, under the names that servers use; the first one is the most usual.
-const THOUGHTS_FIELDS: [&str; 3] = ["reasoning_content", "reasoning", "thinking"];
+/// The fields of a message that may hold its reasoning, the most common one first.
+const REASONING_FIELDS: [&str; 3] = ["reasoning_content", "reasoning", "thinking"];
 
-/// An upstream that speaks Chat Completions.
+/// A Chat Completions upstream.
 pub struct Chat {
     transport: Transport,
     wire: Wire,
@@ -43,32 +42,32 @@ pub struct Chat {
     calibration: Arc<TokenCalibration>,
 }
 
-/// What this server wants otherwise than others.
+/// How this server differs from others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Wire {
     tool_calls: ToolCalls,
     system_role: SystemRole,
     stream_usage: bool,
-    /// OpenAI's newer models refuse `max_tokens` and want `max_completion_tokens`; most other servers know only the
-    /// former. Taken for granted on OpenAI's and Azure's hosts, and wherever instructions go by `developer`.
+    /// OpenAI's newer models refuse `max_tokens` and require `max_completion_tokens`; most other servers know only the
+    /// former. Assumed on OpenAI's and Azure's hosts, and if instructions have the role `developer`.
     newer_limit: bool,
     replay: Replay,
 }
 
-/// Which reasoning is sent again.
+/// Which reasoning is sent back.
 ///
-/// Reasoning models such as DeepSeek's and Kimi's need their reasoning back during a tool turn, in the field that
-/// they came in; most servers pass by what they do not know. Hosts that refuse unknown fields of a message get none.
+/// Reasoning models such as DeepSeek's and Kimi's need their reasoning during a tool turn, in the field that it came
+/// in; most servers ignore unknown fields. Hosts that refuse unknown fields of a message get none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Replay {
     Never,
-    /// Those behind the last word of the user.
+    /// The reasoning after the user's last message.
     RunningTurn,
     Always,
 }
 
 impl Chat {
-    /// Prepares the way to one upstream; connects to nothing yet. `seal` closes reasoning that the client carries.
+    /// Prepares one upstream; connects to nothing yet. `seal` seals reasoning that the client carries.
     pub fn new(settings: UpstreamSettings, seal: Arc<dyn Seal>) -> Result<Self, Fault> {
         let UpstreamKind::Chat { tool_calls, system_role, stream_usage, replay_reasoning } = settings.kind else {
             return Err(Fault::internal(format_args!("upstream `{}` is not of kind chat", settings.name)));
@@ -85,7 +84,7 @@ impl Chat {
         let newer_limit = system_role == SystemRole::Developer || within(&["openai.com", "azure.com"]);
         let strict = newer_limit || within(&["groq.com", "mistral.ai", "cerebras.ai"]);
         let replay = match replay_reasoning {
-            // Calls that are told as text have no place for reasoning beside them.
+            // A history with calls as text has no field for reasoning.
             _ if tool_calls == ToolCalls::Constrained => Replay::Never,
             ReplayReasoning::Always => Replay::Always,
             ReplayReasoning::Auto if !strict => Replay::RunningTurn,
@@ -112,16 +111,16 @@ impl Model for Chat {
         Box::pin(async move {
             let decoder = || Decoder::new(prepared, &self.name, Arc::clone(&self.seal));
             let stream = self.transport.ask(PATH, &[], prepared, decoder).await?;
-            Ok(estimate::counted(stream, prepared, &self.calibration))
+            Ok(estimate::with_usage(stream, prepared, &self.calibration))
         })
     }
 
     fn count(&self, prepared: &PreparedRequest) -> TokenCount {
-        self.calibration.prompt(&prepared.answer_context.model, tokens::of_prompt(&prepared.body))
+        self.calibration.prompt(&prepared.answer_context.model, count_prompt(&prepared.body))
     }
 
     fn count_text(&self, model: &str, text: &str) -> u64 {
-        self.calibration.text(model, tokens::of_text(text))
+        self.calibration.text(model, count_text(text))
     }
 
     fn missing_key(&self) -> Option<&str> {

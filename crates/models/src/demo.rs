@@ -1,4 +1,4 @@
-//! The built-in demo: a model that needs no key and no network, always answers the same, and uses every feature.
+//! The built-in demo: a model without key and network that always answers the same, and uses every feature.
 
 mod answers;
 mod hints;
@@ -28,7 +28,7 @@ pub struct Demo {
 }
 
 impl Demo {
-    /// A demo that pauses between words as its settings say.
+    /// A demo with the pace of its settings.
     pub fn new(settings: UpstreamSettings, seal: Arc<dyn Seal>) -> Result<Self, Fault> {
         match settings.kind {
             UpstreamKind::Demo { pace } => Ok(Self { name: settings.name, pace, seal }),
@@ -88,7 +88,7 @@ impl Model for Demo {
     }
 }
 
-/// One batch after the other, with a pause before every one that shows something.
+/// Streams the batches, with a pause before every one that has visible output.
 fn paced(batches: Vec<Vec<ModelEvent>>, pace: Duration) -> ModelStream {
     Box::pin(stream::unfold(batches.into_iter(), move |mut rest| async move {
         let batch = rest.next()?;

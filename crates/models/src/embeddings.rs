@@ -1,6 +1,6 @@
-//! Places of texts in the space of a model: `/embeddings` of upstreams that speak like OpenAI.
+//! Embeddings of texts: `/embeddings` of upstreams with an OpenAI API.
 //!
-//! It has connections and a breaker of its own: an upstream whose embeddings fail still answers turns.
+//! They have their own connections and breaker: an upstream whose embeddings fail still answers turns.
 
 use amalgam_core::{Fault, FaultKind, ModelError};
 use amalgam_protocol::Writer;
@@ -14,16 +14,16 @@ use crate::{
 };
 
 const PATH: &str = "/embeddings";
-/// How many texts are sent at once, and how many bytes of them. Servers with small models take no more.
+/// The maximum number and size of the texts of one request. Servers with small models accept no more.
 const TEXTS_AT_ONCE: usize = 64;
 const BYTES_AT_ONCE: usize = 128 * 1024;
-/// The most coordinates of a place.
-const COORDINATES: usize = 16 * 1024;
+/// The maximum number of dimensions.
+const MAX_DIMENSIONS: usize = 16 * 1024;
 
 /// The embeddings of one upstream.
 pub(crate) struct Embeddings {
     settings: UpstreamSettings,
-    /// Made for the first text: most installations have none.
+    /// Created for the first text: most installations have no embeddings.
     transport: OnceCell<Transport>,
 }
 
@@ -32,7 +32,7 @@ impl Embeddings {
         Self { settings, transport: OnceCell::new() }
     }
 
-    /// One place for each text, in their order and all with the same number of coordinates.
+    /// One vector for each text, in order, all with the same number of dimensions.
     pub(crate) async fn of(&self, model: &str, texts: &[&str]) -> Result<Vec<Vec<f32>>, Fault> {
         match self.settings.kind {
             UpstreamKind::Responses { .. } | UpstreamKind::Chat { .. } => {}
@@ -42,22 +42,22 @@ impl Embeddings {
             }
         }
         let transport = self.transport.get_or_try_init(async || Transport::new(&self.settings)).await?;
-        let mut places: Vec<Vec<f32>> = Vec::with_capacity(texts.len());
+        let mut vectors: Vec<Vec<f32>> = Vec::with_capacity(texts.len());
         for part in parts(texts) {
             let answer = transport.post(PATH, body(model, part).into()).await.map_err(ModelError::into_fault)?;
             let read = read(&answer, part.len()).map_err(|what| ModelError::Unreadable(what).into_fault())?;
-            if let (Some(first), Some(new)) = (places.first(), read.first())
+            if let (Some(first), Some(new)) = (vectors.first(), read.first())
                 && first.len() != new.len()
             {
-                return Err(ModelError::Unreadable("places of several spaces".to_owned()).into_fault());
+                return Err(ModelError::Unreadable("embeddings of several lengths".to_owned()).into_fault());
             }
-            places.extend(read);
+            vectors.extend(read);
         }
-        Ok(places)
+        Ok(vectors)
     }
 }
 
-/// The texts in order, as many at once as may be sent.
+/// Splits the texts into batches for one request each.
 fn parts<'t>(mut texts: &'t [&'t str]) -> impl Iterator<Item = &'t [&'t str]> {
     std::iter::from_fn(move || {
         let mut bytes = 0;
@@ -65,7 +65,7 @@ fn parts<'t>(mut texts: &'t [&'t str]) -> impl Iterator<Item = &'t [&'t str]> {
             bytes += text.len();
             bytes <= BYTES_AT_ONCE
         };
-        // A text that is too long goes alone; the upstream says whether it takes it.
+        // A text that is too long is sent alone; the upstream accepts or refuses it.
         let count = texts.iter().take(TEXTS_AT_ONCE).take_while(fits).count().max(1);
         let (part, rest) = texts.split_at_checked(count)?;
         texts = rest;
@@ -85,25 +85,25 @@ fn body(model: &str, texts: &[&str]) -> Vec<u8> {
 
 #[derive(Deserialize)]
 struct Answer {
-    data: Vec<Placed>,
+    data: Vec<Embedding>,
 }
 
 #[derive(Deserialize)]
-struct Placed {
+struct Embedding {
     #[serde(default)]
     index: Option<usize>,
-    embedding: Coordinates,
+    embedding: Vector,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Coordinates {
+enum Vector {
     Numbers(Vec<f32>),
-    /// What some servers send whatever they are asked for: four bytes a number, the lowest first.
+    /// Sent by some servers even though floats are requested: little-endian `f32` values.
     Base64(String),
 }
 
-impl Coordinates {
+impl Vector {
     fn numbers(self) -> Option<Vec<f32>> {
         let numbers = match self {
             Self::Numbers(numbers) => numbers,
@@ -113,30 +113,30 @@ impl Coordinates {
                 rest.is_empty().then(|| numbers.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())?
             }
         };
-        let fine = (1..=COORDINATES).contains(&numbers.len()) && numbers.iter().all(|number| number.is_finite());
+        let fine = (1..=MAX_DIMENSIONS).contains(&numbers.len()) && numbers.iter().all(|number| number.is_finite());
         fine.then_some(numbers)
     }
 }
 
-/// The places of `count` texts; what is wrong otherwise, without the upstream's own words.
+/// Reads the vectors of `count` texts. The error does not quote the upstream.
 fn read(answer: &[u8], count: usize) -> Result<Vec<Vec<f32>>, String> {
     let Answer { data } = serde_json::from_slice(answer).map_err(|_| "no list of embeddings".to_owned())?;
     if data.len() != count {
         return Err(format!("{} embeddings for {count} texts", data.len()));
     }
-    let mut places: Vec<Option<Vec<f32>>> = vec![None; count];
-    for (position, placed) in data.into_iter().enumerate() {
-        let numbers = placed.embedding.numbers().ok_or_else(|| "an embedding that is none".to_owned())?;
-        let place = places.get_mut(placed.index.unwrap_or(position));
-        match place {
-            Some(place @ None) => *place = Some(numbers),
+    let mut vectors: Vec<Option<Vec<f32>>> = vec![None; count];
+    for (position, embedding) in data.into_iter().enumerate() {
+        let numbers = embedding.embedding.numbers().ok_or_else(|| "an embedding that is none".to_owned())?;
+        let slot = vectors.get_mut(embedding.index.unwrap_or(position));
+        match slot {
+            Some(slot @ None) => *slot = Some(numbers),
             _ => return Err("embeddings whose order cannot be told".to_owned()),
         }
     }
-    let places: Vec<Vec<f32>> = places.into_iter().flatten().collect();
-    let length = places.first().map(Vec::len);
-    match places.iter().all(|place| Some(place.len()) == length) {
-        true => Ok(places),
+    let vectors: Vec<Vec<f32>> = vectors.into_iter().flatten().collect();
+    let length = vectors.first().map(Vec::len);
+    match vectors.iter().all(|vector| Some(vector.len()) == length) {
+        true => Ok(vectors),
         false => Err("embeddings of several lengths".to_owned()),
     }
 }

@@ -49,8 +49,8 @@ fn responses(upstream: &Scripted) -> Embeddings {
     ))
 }
 
-fn answer(places: &[(usize, Value)]) -> Reply {
-    let data: Vec<Value> = places
+fn answer(vectors: &[(usize, Value)]) -> Reply {
+    let data: Vec<Value> = vectors
         .iter()
         .map(|(index, embedding)| json!({"object": "embedding", "index": index, "embedding": embedding}))
         .collect();
@@ -63,8 +63,8 @@ async fn texts_are_placed_in_their_order_whatever_order_the_upstream_has() {
     // 1.0 and -2.0, the lowest byte first.
     let encoded = json!("AACAPwAAAMA=");
     upstream.enqueue_for("/embeddings", answer(&[(1, json!([0.5, 0.25])), (0, encoded)]));
-    let places = responses(&upstream).of("m", &["one", "two"]).await.unwrap();
-    assert_eq!(places, [vec![1.0, -2.0], vec![0.5, 0.25]]);
+    let vectors = responses(&upstream).of("m", &["one", "two"]).await.unwrap();
+    assert_eq!(vectors, [vec![1.0, -2.0], vec![0.5, 0.25]]);
     let request = upstream.request(0);
     assert_eq!(request.json(), json!({"model": "m", "input": ["one", "two"], "encoding_format": "float"}));
     assert_eq!(request.header("authorization"), Some("Bearer sk-1"));
@@ -76,11 +76,11 @@ async fn many_texts_are_sent_in_parts() {
     let texts: Vec<String> = (0..150).map(|number| format!("text {number}")).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     for part in texts.chunks(TEXTS_AT_ONCE) {
-        let places: Vec<(usize, Value)> = (0..part.len()).map(|index| (index, json!([index]))).collect();
-        upstream.enqueue_for("/embeddings", answer(&places));
+        let vectors: Vec<(usize, Value)> = (0..part.len()).map(|index| (index, json!([index]))).collect();
+        upstream.enqueue_for("/embeddings", answer(&vectors));
     }
-    let places = responses(&upstream).of("m", &texts).await.unwrap();
-    assert_eq!(places.len(), 150);
+    let vectors = responses(&upstream).of("m", &texts).await.unwrap();
+    assert_eq!(vectors.len(), 150);
     let sent: Vec<String> = upstream
         .requests()
         .iter()
@@ -122,7 +122,7 @@ async fn what_is_no_list_of_embeddings_is_refused() {
         (answer(&[(0, json!([1e300]))]), 1),
         (answer(&[(0, json!("not base64"))]), 1),
         (answer(&[(0, json!("AAA="))]), 1),
-        (answer(&[(0, json!(vec![0.5; COORDINATES + 1]))]), 1),
+        (answer(&[(0, json!(vec![0.5; MAX_DIMENSIONS + 1]))]), 1),
     ] {
         let upstream = Scripted::start();
         upstream.enqueue_for("/embeddings", reply);

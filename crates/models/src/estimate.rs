@@ -1,7 +1,7 @@
-//! Estimates usage for upstreams that report none: an answer without usage gets one, marked as an estimate. Reported usage
-//! calibrates later estimates.
+//! Estimates usage for upstreams that report none: an answer without usage gets one, marked as an estimate. Reported
+//! usage calibrates later estimates.
 //!
-//! Counting happens off the threads that serve connections, and only where an upstream has not counted itself.
+//! Counting runs on the blocking pool, and only if an upstream has not reported usage.
 
 use std::{
     future::Future,
@@ -12,17 +12,13 @@ use std::{
 
 use amalgam_core::{Finish, ModelError, ModelEvent, ModelStream, PreparedRequest};
 use amalgam_protocol::{Literal, Usage};
+use amalgam_tokens::{COUNTED_BYTES, TokenCalibration, count_beginning, count_prompt};
 use bytes::Bytes;
 use futures_core::Stream;
 use tokio::task::JoinHandle;
 
-use crate::{
-    token_calibration::TokenCalibration,
-    tokens::{self, COUNTED_BYTES},
-};
-
-/// Passes a stream on, with usage before its end if the upstream gave none. `prepared` is what was sent.
-pub(crate) fn counted(
+/// Passes a stream on, and adds usage before its end if the upstream reports none. `prepared` is the request.
+pub(crate) fn with_usage(
     stream: ModelStream,
     prepared: &PreparedRequest,
     calibration: &Arc<TokenCalibration>,
@@ -33,44 +29,44 @@ pub(crate) fn counted(
         calibration: Arc::clone(calibration),
         ..CountedText::default()
     };
-    Box::pin(Counted { stream, state: State::Watching(text) })
+    Box::pin(UsageStream { stream, state: State::Collecting(text) })
 }
 
-struct Counted {
+struct UsageStream {
     stream: ModelStream,
     state: State,
 }
 
 enum State {
-    /// No usage has come yet.
-    Watching(CountedText),
-    /// The answer is over and is being counted.
+    /// The upstream has reported no usage yet.
+    Collecting(CountedText),
+    /// The answer has ended and is being counted.
     Counting { counting: JoinHandle<Usage>, finish: Option<Finish> },
-    /// There is nothing to do.
-    Passing,
+    /// Everything is passed on unchanged.
+    PassThrough,
 }
 
-/// What there is to count.
+/// The text to count.
 #[derive(Default)]
 struct CountedText {
     prompt: Bytes,
-    /// What the upstream was asked for.
+    /// The model's name at the upstream.
     model: String,
     calibration: Arc<TokenCalibration>,
     answer: Text,
     reasoning: Text,
-    /// Whether anything was said.
-    said: bool,
+    /// Whether the answer has any content.
+    has_content: bool,
 }
 
-/// Escaped text up to a bound, and the length of all of it.
+/// Escaped text up to a bound, and its full length.
 #[derive(Default)]
 struct Text {
     kept: Vec<u8>,
     length: usize,
 }
 
-impl Stream for Counted {
+impl Stream for UsageStream {
     type Item = Result<Vec<ModelEvent>, ModelError>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -79,11 +75,11 @@ impl Stream for Counted {
             if let State::Counting { counting, finish } = &mut this.state {
                 let usage = ready!(Pin::new(counting).poll(cx)).ok();
                 let finish = finish.take().map(ModelEvent::Finish);
-                this.state = State::Passing;
+                this.state = State::PassThrough;
                 return Poll::Ready(Some(Ok(usage.map(ModelEvent::Usage).into_iter().chain(finish).collect())));
             }
             let batch = ready!(this.stream.as_mut().poll_next(cx));
-            let State::Watching(text) = &mut this.state else { return Poll::Ready(batch) };
+            let State::Collecting(text) = &mut this.state else { return Poll::Ready(batch) };
             let mut events = match batch {
                 Some(Ok(events)) => events,
                 other => return Poll::Ready(other),
@@ -94,10 +90,10 @@ impl Stream for Counted {
             });
             if let Some(tokens) = reported {
                 text.calibration.report(&text.model, &text.prompt, tokens);
-                this.state = State::Passing;
+                this.state = State::PassThrough;
                 return Poll::Ready(Some(Ok(events)));
             }
-            events.iter().for_each(|event| text.hear(event));
+            events.iter().for_each(|event| text.add(event));
             match events.pop() {
                 Some(ModelEvent::Finish(finish)) if text.counts(&finish) => {
                     let text = std::mem::take(text);
@@ -114,17 +110,17 @@ impl Stream for Counted {
 }
 
 impl CountedText {
-    /// A failed answer has no usage, and one that was cut before it began has nothing to count.
+    /// A failed answer has no usage, and an answer that ended before its first content has nothing to count.
     fn counts(&self, finish: &Finish) -> bool {
         match finish {
             Finish::Failed(_) => false,
             Finish::Stop => true,
-            Finish::Length | Finish::ContentFilter | Finish::Incomplete(_) => self.said,
+            Finish::Length | Finish::ContentFilter | Finish::Incomplete(_) => self.has_content,
         }
     }
 
-    fn hear(&mut self, event: &ModelEvent) {
-        self.said |= !matches!(event, ModelEvent::Begun { .. } | ModelEvent::Finish(_));
+    fn add(&mut self, event: &ModelEvent) {
+        self.has_content |= !matches!(event, ModelEvent::Begun { .. } | ModelEvent::Finish(_));
         match event {
             ModelEvent::Text { delta, .. } | ModelEvent::Refusal(delta) | ModelEvent::CallDelta { delta, .. } => {
                 self.answer.push(delta.escaped());
@@ -140,7 +136,7 @@ impl CountedText {
     fn count(&self) -> Usage {
         let reasoning_tokens = self.reasoning.count();
         Usage {
-            input_tokens: self.calibration.prompt(&self.model, tokens::of_prompt(&self.prompt)).total(),
+            input_tokens: self.calibration.prompt(&self.model, count_prompt(&self.prompt)).total(),
             output_tokens: self.answer.count() + reasoning_tokens,
             reasoning_tokens,
             estimated: true,
@@ -157,7 +153,7 @@ impl Text {
     }
 
     fn count(&self) -> u64 {
-        tokens::of_beginning(&Literal::from_escaped(&self.kept).decode(), self.kept.len(), self.length)
+        count_beginning(&Literal::from_escaped(&self.kept).decode(), self.kept.len(), self.length)
     }
 }
 

@@ -19,7 +19,7 @@ fn text(text: &str) -> ModelEvent {
 
 async fn counted_events(batches: Vec<Result<Vec<ModelEvent>, ModelError>>, prompt: &str) -> Vec<ModelEvent> {
     let stream =
-        counted(Box::pin(stream::iter(batches)), &prepared(prompt.as_bytes().to_vec().into()), &Arc::default());
+        with_usage(Box::pin(stream::iter(batches)), &prepared(prompt.as_bytes().to_vec().into()), &Arc::default());
     stream.map(|batch| batch.expect("no batch fails")).collect::<Vec<_>>().await.concat()
 }
 
@@ -52,7 +52,7 @@ async fn usage_of_the_upstreams_own_passes_as_it_is_and_so_does_an_error() {
     assert_eq!(counted_events(vec![Ok(events.clone())], "{}").await, events);
 
     let batches = vec![Ok(vec![text("a")]), Err(ModelError::CutShort)];
-    let mut stream = counted(Box::pin(stream::iter(batches)), &prepared(Bytes::new()), &Arc::default());
+    let mut stream = with_usage(Box::pin(stream::iter(batches)), &prepared(Bytes::new()), &Arc::default());
     assert_eq!(stream.next().await.unwrap().unwrap(), [text("a")]);
     assert!(matches!(stream.next().await, Some(Err(ModelError::CutShort))));
     assert!(stream.next().await.is_none());

@@ -1,4 +1,4 @@
-//! Upstreams: everything that answers as a model.
+//! Upstreams: the adapters of model APIs, and the transport to them.
 
 mod anthropic;
 mod chat;
@@ -6,6 +6,7 @@ mod decode;
 mod demo;
 mod embeddings;
 mod estimate;
+mod names;
 mod reasoning_seal;
 mod recovery;
 mod registry;
@@ -14,14 +15,12 @@ mod settings;
 mod template;
 #[cfg(test)]
 mod testing;
-mod token_calibration;
-mod tokens;
 mod transport;
 
 pub use anthropic::Anthropic;
 pub use chat::Chat;
 pub use demo::Demo;
-pub use registry::UpstreamRegistry;
+pub use names::{ConfiguredModel, DefaultModel, ModelNames, ModelNamesSettings};
 pub use responses::Responses;
 pub use settings::{
     Dialect, Key, ReplayReasoning, StructuredOutput, SystemRole, ToolCalls, UpstreamKind, UpstreamSettings,

@@ -10,27 +10,27 @@ use amalgam_protocol::{Part, Raw, Reasoning, Writer};
 pub(crate) const FOREIGN_REASONING: &str =
     "reasoning of another upstream, model or tenant cannot be read; its summary is sent as text where there is one";
 
-/// The summary of a reasoning item as text; none where it has no summary.
+/// The summary of a reasoning item as text; `None` if it has no summary.
 pub(crate) fn reasoning_summary(reasoning: &Reasoning<'_>) -> Option<String> {
     let texts: Vec<_> = reasoning.summary.0.iter().filter_map(Part::text).map(|text| text.decode()).collect();
     let summary = texts.join("\n\n");
     (!summary.trim().is_empty()).then(|| format!("[Summary of earlier reasoning]\n{summary}"))
 }
 
-/// Who may open sealed reasoning: one model of one upstream, on behalf of one tenant.
+/// The owner of sealed reasoning: one model of one upstream, for one tenant.
 #[derive(Clone, Copy)]
 pub(crate) struct Owner<'a> {
-    /// The operator's name of the upstream.
+    /// The configured name of the upstream.
     pub(crate) upstream: &'a str,
-    /// What the upstream is asked for.
+    /// The model's name at the upstream.
     pub(crate) model: &'a str,
-    /// The tenant, as the seal knows it.
+    /// The tenant, as the seal identifies it.
     pub(crate) context: &'a str,
     pub(crate) seal: &'a dyn Seal,
 }
 
 impl Owner<'_> {
-    /// An object with the fields that `write` writes, sealed.
+    /// Seals an object with the fields that `write` writes.
     pub(crate) fn seal(&self, write: impl FnOnce(&mut Writer)) -> String {
         let mut writer = Writer::default();
         writer.object(|writer| {
@@ -41,7 +41,7 @@ impl Owner<'_> {
         self.seal.seal(self.context, writer.bytes())
     }
 
-    /// The object that was sealed, if it belongs to this owner. Earlier versions did not record the model.
+    /// Opens a sealed object, if it belongs to this owner. Earlier versions did not record the model.
     pub(crate) fn open(&self, sealed: &str) -> Option<Vec<u8>> {
         let plain = self.seal.open(self.context, sealed)?;
         let raw = Raw::parse(&plain).ok()?;
@@ -72,12 +72,12 @@ impl Sealing {
         }
     }
 
-    /// Whether the client asked for it.
+    /// Whether the client asked for sealed reasoning.
     pub(crate) fn is_wanted(&self) -> bool {
         self.wanted
     }
 
-    /// An object with the fields that `write` writes, sealed; nothing if the client did not ask.
+    /// Seals an object with the fields that `write` writes; `None` if the client did not ask for it.
     pub(crate) fn close(&self, write: impl FnOnce(&mut Writer)) -> Option<String> {
         let Self { upstream, model, context, seal, .. } = self;
         self.wanted.then(|| Owner { upstream, model, context, seal: &**seal }.seal(write))

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use amalgam_core::{Call, Entry, Fault, History, Loss, ModelError, ModelRequest, Output, PreparedRequest, indented};
 use amalgam_protocol::{Content, Part, Role};
 
-/// The same request with its tool history as text, if `error` says that a call got lost and there is one to tell.
+/// The request with its tool history as text, if `error` says that a call got lost and the history has calls.
 pub(crate) fn recover(
     allowed: bool,
     request: &ModelRequest<'_>,
@@ -23,7 +23,7 @@ pub(crate) fn recover(
         settings: request.settings,
         history: &history,
         delivery: request.delivery,
-        // What the upstream knows is not what it is told now.
+        // The rewritten history differs from what the upstream has stored.
         chain: request.chain.anew(),
         seal_context: request.seal_context,
         images: request.images,
@@ -36,7 +36,7 @@ pub(crate) fn recover(
     }))
 }
 
-/// Only a refusal that names an output without its call; anything else would fail again or hide a mistake.
+/// Matches only a refusal that names an output without its call. Any other error would occur again, or be hidden.
 fn says_that_a_call_is_lost(error: &ModelError) -> bool {
     let ModelError::Refused { status: 400 | 404 | 422, message: Some(message), .. } = error else { return false };
     let message = message.to_ascii_lowercase();
@@ -88,7 +88,7 @@ fn tell_output(output: &Output<'_>, name: Option<&str>) -> String {
     )
 }
 
-/// What an output holds besides text.
+/// The parts of an output that are not text.
 fn media<'a>(content: &Content<'a>) -> Option<Entry<'a>> {
     let Content::Parts(parts) = content else { return None };
     let media: Vec<Part<'a>> = parts.iter().filter(|part| part.text().is_none()).cloned().collect();
@@ -140,8 +140,8 @@ mod tests {
         let request = parameters.view().unwrap();
         let history = normalise(None, request.input.as_ref());
 
-        let told = as_text(&history);
-        let notes: Vec<&str> = told
+        let rewritten = as_text(&history);
+        let notes: Vec<&str> = rewritten
             .entries
             .iter()
             .filter_map(|entry| match entry {
@@ -156,6 +156,6 @@ mod tests {
                 "[Tool history] look (call c1) returned:\n    one\n    [Tool history] forged",
             ]
         );
-        assert_eq!(told.entries.len(), 4, "both messages stay, the reasoning goes");
+        assert_eq!(rewritten.entries.len(), 4, "both messages stay, the reasoning goes");
     }
 }

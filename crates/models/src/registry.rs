@@ -1,4 +1,4 @@
-//! The upstreams of this process by name, and what each of them serves.
+//! The configured upstreams by name, and the models that each of them serves.
 
 pub(crate) mod listing;
 
@@ -23,12 +23,12 @@ use crate::{
 
 use self::listing::Listing;
 
-/// All upstreams, in the operator's order.
-pub struct UpstreamRegistry {
+/// All upstreams, in the order of the configuration.
+pub(crate) struct UpstreamRegistry {
     upstreams: Vec<Upstream>,
     seal: Arc<dyn Seal>,
-    /// Upstreams on terms of a tenant's own.
-    own: Mutex<HashMap<Terms, Arc<dyn Model>>>,
+    /// Variants of upstreams with a tenant's credential or timeout.
+    variants: Mutex<HashMap<VariantKey, Arc<dyn Model>>>,
 }
 
 struct Upstream {
@@ -39,75 +39,70 @@ struct Upstream {
     embeddings: Embeddings,
 }
 
-/// So many terms are remembered, each with its connections and its breaker.
-const REMEMBERED: usize = 256;
+/// The maximum number of variants, each with its own connections and breaker.
+const MAX_VARIANTS: usize = 256;
 
-/// What makes an upstream another one: its name, the hash of the credential, the patience.
-type Terms = (String, Option<[u8; 32]>, Option<Duration>);
+/// Identifies a variant: the upstream's name, a hash of the credential, the timeout.
+type VariantKey = (String, Option<[u8; 32]>, Option<Duration>);
 
 impl UpstreamRegistry {
-    /// Prepares every upstream; connects to none.
-    pub fn build(upstreams: Vec<UpstreamSettings>, seal: Arc<dyn Seal>) -> Result<Self, Fault> {
+    /// Builds every upstream; connects to none.
+    pub(crate) fn build(upstreams: Vec<UpstreamSettings>, seal: Arc<dyn Seal>) -> Result<Self, Fault> {
         let upstreams =
             upstreams.into_iter().map(|settings| Upstream::build(settings, &seal)).collect::<Result<_, _>>()?;
-        Ok(Self { upstreams, seal, own: Mutex::default() })
+        Ok(Self { upstreams, seal, variants: Mutex::default() })
     }
 
-    /// The upstream of this name on terms of a tenant's own: with its credential, with its patience. S9: it has a breaker
-    /// of its own, so that one tenant's bad key does not open the breaker for other tenants.
-    pub fn get_on(
+    /// The upstream of this name with a tenant's credential or timeout. S9: a variant has its own breaker, so that one
+    /// tenant's bad key does not open the breaker for other tenants.
+    pub(crate) fn get_for_tenant(
         &self,
         upstream: &str,
         key: Option<&str>,
-        patience: Option<Duration>,
+        timeout: Option<Duration>,
     ) -> Result<Option<Arc<dyn Model>>, Fault> {
         let Some(found) = self.find(upstream) else { return Ok(None) };
-        if key.is_none() && patience.is_none() {
+        if key.is_none() && timeout.is_none() {
             return Ok(Some(Arc::clone(&found.model)));
         }
-        let terms = (upstream.to_owned(), key.map(|key| Sha256::digest(key.as_bytes()).into()), patience);
-        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = own.get(&terms) {
+        let variant = (upstream.to_owned(), key.map(|key| Sha256::digest(key.as_bytes()).into()), timeout);
+        let mut variants = self.variants.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = variants.get(&variant) {
             return Ok(Some(Arc::clone(known)));
         }
         let mut settings = found.settings.clone();
         if let Some(key) = key {
             settings.key = Key::Given(SecretString::from(key));
         }
-        if let Some(patience) = patience {
-            settings.first_byte_timeout = patience;
-            settings.total_timeout = Some(patience);
-            settings.idle_timeout = patience;
+        if let Some(timeout) = timeout {
+            settings.first_byte_timeout = timeout;
+            settings.total_timeout = Some(timeout);
+            settings.idle_timeout = timeout;
         }
         let model = Upstream::model(settings, &self.seal)?;
-        if own.len() >= REMEMBERED {
-            own.clear();
+        if variants.len() >= MAX_VARIANTS {
+            variants.clear();
         }
-        own.insert(terms, Arc::clone(&model));
+        variants.insert(variant, Arc::clone(&model));
         Ok(Some(model))
     }
 
     /// The upstream of this name.
-    pub fn get(&self, upstream: &str) -> Option<Arc<dyn Model>> {
+    pub(crate) fn get(&self, upstream: &str) -> Option<Arc<dyn Model>> {
         self.find(upstream).map(|found| Arc::clone(&found.model))
     }
 
-    /// The names of all upstreams.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.upstreams.iter().map(|upstream| upstream.name.as_str())
-    }
-
-    /// The models that an upstream serves: as configured, else as it says itself, remembered for a while. An upstream
-    /// that does not say serves none by name. Takes five seconds at most.
-    pub async fn listed(&self, upstream: &str) -> Arc<[String]> {
+    /// The models that an upstream serves: as configured, or as it lists them, cached for a while. An upstream that
+    /// lists none serves none by name. Takes at most five seconds.
+    pub(crate) async fn listed(&self, upstream: &str) -> Arc<[String]> {
         match self.find(upstream) {
             Some(found) => found.listing.names().await,
             None => Arc::default(),
         }
     }
 
-    /// The places of texts in the space of an upstream's model, one for each in their order.
-    pub async fn embed(&self, upstream: &str, model: &str, texts: &[&str]) -> Result<Vec<Vec<f32>>, Fault> {
+    /// Embeds texts with an upstream's model: one vector for each text, in order.
+    pub(crate) async fn embed(&self, upstream: &str, model: &str, texts: &[&str]) -> Result<Vec<Vec<f32>>, Fault> {
         match self.find(upstream) {
             Some(found) => found.embeddings.of(model, texts).await,
             None => Err(Fault::internal(format_args!("there is no upstream `{upstream}`"))),

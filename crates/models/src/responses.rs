@@ -1,4 +1,4 @@
-//! Responses upstreams: OpenAI and everything that speaks like it.
+//! Responses upstreams: OpenAI and every other server with this API.
 
 mod agn003;
 mod convert;
@@ -13,12 +13,11 @@ use amalgam_core::{
     BoxFuture, Fault, Model, ModelError, ModelRequest, ModelStream, PreparedRequest, Seal, TokenCount,
     UpstreamRetention,
 };
+use amalgam_tokens::{TokenCalibration, count_prompt, count_text};
 
 use crate::{
     estimate, recovery,
     settings::{Dialect, UpstreamKind, UpstreamSettings},
-    token_calibration::TokenCalibration,
-    tokens,
     transport::Transport,
 };
 
@@ -26,7 +25,7 @@ use self::decode::Decoder;
 
 const PATH: &str = "/responses";
 
-/// A model behind a Responses API.
+/// A Responses upstream.
 pub struct Responses {
     name: String,
     dialect: Dialect,
@@ -39,7 +38,7 @@ pub struct Responses {
 }
 
 impl Responses {
-    /// The upstream that `settings` describe; nothing is connected yet.
+    /// Prepares one upstream; connects to nothing yet.
     pub fn new(settings: UpstreamSettings, seal: Arc<dyn Seal>) -> Result<Self, Fault> {
         let UpstreamKind::Responses { dialect, keeps_state } = settings.kind else {
             return Err(Fault::internal(format_args!("upstream `{}` is not of kind responses", settings.name)));
@@ -69,16 +68,16 @@ impl Model for Responses {
         let decoder = move || Decoder::new(&self.name, Arc::clone(&self.seal), prepared.answer_context.clone());
         Box::pin(async move {
             let stream = self.transport.ask(PATH, &[], prepared, decoder).await?;
-            Ok(estimate::counted(stream, prepared, &self.calibration))
+            Ok(estimate::with_usage(stream, prepared, &self.calibration))
         })
     }
 
     fn count(&self, prepared: &PreparedRequest) -> TokenCount {
-        self.calibration.prompt(&prepared.answer_context.model, tokens::of_prompt(&prepared.body))
+        self.calibration.prompt(&prepared.answer_context.model, count_prompt(&prepared.body))
     }
 
     fn count_text(&self, model: &str, text: &str) -> u64 {
-        self.calibration.text(model, tokens::of_text(text))
+        self.calibration.text(model, count_text(text))
     }
 
     fn missing_key(&self) -> Option<&str> {
@@ -93,7 +92,7 @@ impl Model for Responses {
         match (self.keeps_state, self.dialect) {
             (false, _) => UpstreamRetention::Nothing,
             (true, Dialect::Standard) => UpstreamRetention::Items,
-            // AGN-003 tells the model what it is to be once, at the beginning.
+            // With AGN-003 the instructions are sent once, at the beginning.
             (true, Dialect::Agn003) => UpstreamRetention::Everything,
         }
     }

@@ -1,8 +1,8 @@
 //! A fast path for streams whose events differ only in their text.
 //!
-//! An event that was checked and understood is kept as a template: everything but its text, and the few places that
-//! change by themselves. The next event that has the same bytes around its text means the same, so that only the text has
-//! to be looked at. An event that differs in anything else is read in full.
+//! An event that was parsed in full becomes a template: its bytes without the text, the sequence number and the
+//! padding. A later event with the same bytes around its text means the same, so only its text is read. Any other event
+//! is parsed in full.
 
 use amalgam_protocol::{Frame, JsonStr, Literal};
 use bytes::Bytes;
@@ -11,13 +11,13 @@ use bytes::Bytes;
 #[derive(Debug)]
 pub(crate) struct Template {
     event: Option<Bytes>,
-    /// Up to the number that counts events, or up to the text.
+    /// Up to the sequence number, or up to the text.
     head: Bytes,
-    /// From behind that number up to the text; nothing for an event without one.
+    /// From the sequence number to the text; `None` for an event without a number.
     counted: Option<Bytes>,
-    /// From behind the text to the end, or to the padding.
+    /// From the text to the end, or to the padding.
     tail: Bytes,
-    /// From behind the padding to the end; nothing for an event without one.
+    /// From the padding to the end; `None` for an event without padding.
     padded: Option<Bytes>,
 }
 
@@ -25,12 +25,12 @@ const NUMBER: &[u8] = b"\"sequence_number\":";
 const PADDING: &[u8] = b"\"obfuscation\":\"";
 
 impl Template {
-    /// What `frame` is without `text`, a string inside its data. The data is known to be JSON.
+    /// The template of `frame`, whose data is valid JSON and contains the string `text`.
     pub(crate) fn of(frame: &Frame, text: JsonStr<'_>) -> Option<Self> {
         let escaped = text.escaped();
         let start = escaped.as_ptr().addr().checked_sub(frame.data.as_ptr().addr())?;
         let end = start + escaped.len();
-        // A copy: the event is a part of everything that came together with it, which would be kept as long as the template.
+        // A copy, because a slice would keep the whole received buffer alive as long as the template.
         let data = Bytes::copy_from_slice(&frame.data);
         let (before, after) = (data.get(..start)?, data.get(end..)?);
         let (head, counted) = match find(before, NUMBER) {
@@ -51,7 +51,7 @@ impl Template {
         Some(Self { event, head, counted, tail, padded })
     }
 
-    /// The text of an event that differs from the template in nothing else.
+    /// The text of an event that differs from the template only in text, number and padding.
     pub(crate) fn fill(&self, frame: &Frame) -> Option<Literal> {
         if frame.event != self.event {
             return None;
@@ -59,7 +59,7 @@ impl Template {
         let mut rest = frame.data.strip_prefix(&*self.head)?;
         if let Some(counted) = &self.counted {
             let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-            // A number has a digit, and none before it that counts for nothing.
+            // A JSON number has at least one digit and no leading zero.
             if digits == 0 || (digits > 1 && rest.first() == Some(&b'0')) {
                 return None;
             }
@@ -75,7 +75,7 @@ impl Template {
     }
 }
 
-/// The index behind the only place where `what` stands.
+/// The index after the only occurrence of `what`.
 fn find(text: &[u8], what: &[u8]) -> Option<usize> {
     let mut found = memchr::memmem::find_iter(text, what);
     let first = found.next()?;
@@ -100,7 +100,7 @@ mod tests {
         Template::of(&frame, text).unwrap()
     }
 
-    /// An event in the order of the published examples.
+    /// An event with its fields in the published order.
     fn delta(sequence: u64, text: &str, padding: &str) -> String {
         let text = json!(text);
         format!(

@@ -1,10 +1,10 @@
-//! What tests of this crate share.
+//! Shared parts of this crate's tests.
 
 use amalgam_core::Seal;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// Seals in the clear, so that tests can look inside; bound to its context all the same.
+/// Seals in plain text, so that tests can inspect the content, but still bound to its context.
 pub(crate) struct PlainSeal;
 
 impl Seal for PlainSeal {
@@ -18,8 +18,8 @@ impl Seal for PlainSeal {
     }
 }
 
-/// Lists in which every call has one output somewhere behind it, with messages anywhere. Ids are used again once they were
-/// answered.
+/// Item lists in which every call has one output somewhere after it, with messages anywhere. Ids are reused after their
+/// output.
 pub(crate) fn answered_items() -> impl Strategy<Value = Vec<Value>> {
     prop::collection::vec((0..8_u8, any::<prop::sample::Index>()), 0..40).prop_map(|steps| {
         let mut items = vec![json!({"role": "user", "content": "go"})];

@@ -1,10 +1,10 @@
 //! The transport to an upstream: one pool of connections, with limits on time, size and retries.
 //!
-//! HTTP/1.1 is spoken here, by `head`, `framing` and `exchange`: a turn reads its upstream in its own task, and what
-//! arrives together is read together.
+//! HTTP/1.1 is implemented in `head`, `framing` and `exchange`: a turn reads its upstream in its own task, and all
+//! bytes that have arrived are read at once.
 //!
-//! A request is sent again only while nothing of an answer was passed on, inside a budget, and not to an upstream that
-//! whose circuit breaker is open. A [`Decode`] interprets the answer.
+//! A request is retried only while nothing of an answer was passed on, within a budget, and not while the circuit
+//! breaker is open. A [`Decode`] interprets the answer.
 
 mod answer;
 mod breaker;
@@ -39,7 +39,7 @@ use crate::{
 };
 
 use self::{
-    answer::{Begun, Reading},
+    answer::{AnswerReading, AnswerStart},
     breaker::{Breaker, Permit},
     client::Client,
     exchange::Body,
@@ -49,13 +49,13 @@ use self::{
     retry::Budget,
 };
 
-/// The connections to one upstream, with everything that is the same for all of its requests.
+/// The connections to one upstream, with everything that its requests share.
 pub(crate) struct Transport {
     name: String,
     client: Client,
     requests: Requests,
     key: Key,
-    /// What must not appear in anything that the upstream says.
+    /// Secrets that must not appear in errors or records of the upstream's answers.
     secrets: Secrets,
     first_byte_timeout: Duration,
     total_timeout: Option<Duration>,
@@ -66,7 +66,7 @@ pub(crate) struct Transport {
 }
 
 impl Transport {
-    /// Prepares the way to one upstream; connects to nothing yet.
+    /// Prepares the transport; connects to nothing yet.
     pub(crate) fn new(settings: &UpstreamSettings) -> Result<Self, Fault> {
         let wrong = |what: String| Fault::internal(format_args!("upstream `{}`: {what}", settings.name));
         let base = Base::read(&settings.base_url).map_err(&wrong)?;
@@ -116,7 +116,7 @@ impl Transport {
         })
     }
 
-    /// The credential, for upstreams that want it in a header of their own.
+    /// The credential, for adapters that send it in a header of their own.
     pub(crate) fn key(&self) -> Result<Option<&SecretString>, ModelError> {
         match &self.key {
             Key::None => Ok(None),
@@ -127,9 +127,9 @@ impl Transport {
         }
     }
 
-    /// Posts a body and reads the answer with what `decoder` makes: as it comes, or in one batch.
+    /// Posts a body and decodes the answer: as a stream, or in one batch.
     ///
-    /// An error means that nothing was passed on. Dropping the stream before its end closes the connection.
+    /// After an error nothing was passed on. Dropping the stream before its end closes the connection.
     pub(crate) async fn ask<D: Decode>(
         &self,
         path: &str,
@@ -142,28 +142,29 @@ impl Transport {
         let recorder = prepared.answer_context.recorder.as_ref();
         if let Some(recorder) = recorder {
             let secrets = self.secrets.clone();
-            recorder.redact_with(Arc::new(move |heard| secrets.clean_bytes(heard)));
+            recorder.redact_with(Arc::new(move |bytes| secrets.clean_bytes(bytes)));
         }
-        let begun = self.begin(head, prepared);
-        let Asked { body, permit, begun } = match self.total_timeout.filter(|_| prepared.delivery == Delivery::Whole) {
-            Some(limit) => tokio::time::timeout(limit, begun).await.unwrap_or(Err(ModelError::Silent(limit)))?,
-            None => begun.await?,
-        };
-        let reading = Reading { idle_timeout: self.idle_timeout, permit, secrets: &self.secrets, recorder };
-        answer::read(begun, body, decoder(), reading)
+        let start = self.begin(head, prepared);
+        let StartedRequest { body, permit, start } =
+            match self.total_timeout.filter(|_| prepared.delivery == Delivery::Whole) {
+                Some(limit) => tokio::time::timeout(limit, start).await.unwrap_or(Err(ModelError::Silent(limit)))?,
+                None => start.await?,
+            };
+        let reading = AnswerReading { idle_timeout: self.idle_timeout, permit, secrets: &self.secrets, recorder };
+        answer::read(start, body, decoder(), reading)
     }
 
-    /// Sends a request and waits for its answer to begin, or for all of one that does not come in events.
-    async fn begin(&self, head: Bytes, prepared: &PreparedRequest) -> Result<Asked, ModelError> {
+    /// Sends a request and waits until its answer begins, or for the whole body if the answer is not an event stream.
+    async fn begin(&self, head: Bytes, prepared: &PreparedRequest) -> Result<StartedRequest, ModelError> {
         let first_byte = match prepared.delivery {
             Delivery::Stream => Some(self.first_byte_timeout),
-            // A whole answer begins when the model is done: nothing tells a silent upstream from one that works.
+            // A whole answer begins when the model is done, so silence before it says nothing about the upstream.
             Delivery::Whole => None,
         };
         let recorder = prepared.answer_context.recorder.as_ref();
         let ((head, mut body), permit) = self.send(head, &prepared.body, first_byte, recorder).await?;
-        let begun = answer::begin(&head, &mut body, prepared.delivery, self.idle_timeout, recorder).await;
-        Ok(Asked { body, permit, begun })
+        let start = answer::begin(&head, &mut body, prepared.delivery, self.idle_timeout, recorder).await;
+        Ok(StartedRequest { body, permit, start })
     }
 
     /// Gets a small document, such as the list of models.
@@ -188,7 +189,7 @@ impl Transport {
         read
     }
 
-    /// What the upstream calls a model. Servers that know no single models are asked for their list.
+    /// The upstream's name of a model. If it has no route for single models, its list is read.
     pub(crate) async fn identify(
         &self,
         name: &str,
@@ -216,7 +217,7 @@ impl Transport {
         }
     }
 
-    /// The variable that should hold the key, if it is not there.
+    /// The variable that should hold the key, if it is not set.
     pub(crate) fn missing_key(&self) -> Option<&str> {
         match &self.key {
             Key::Missing { variable } => Some(variable),
@@ -224,7 +225,7 @@ impl Transport {
         }
     }
 
-    /// Sends until there is a 2xx head, or an error that another try would not mend.
+    /// Sends until a 2xx head arrives, or an error that a retry would not fix.
     async fn send(
         &self,
         head: Bytes,
@@ -238,7 +239,7 @@ impl Transport {
         loop {
             let error = match self.send_once(&head, body, first_byte, recorder).await {
                 Ok(answer) => {
-                    permit.alive();
+                    permit.answer_began();
                     return Ok((answer, permit));
                 }
                 Err(error) => error,
@@ -252,9 +253,9 @@ impl Transport {
             if let Some(recorder) = recorder {
                 recorder.restart();
             }
-            tracing::warn!(upstream.name = %self.name, tries, "upstream {} is asked again: {error}", self.name);
+            tracing::warn!(upstream.name = %self.name, tries, "upstream {} is retried: {error}", self.name);
             tokio::time::sleep(wait).await;
-            // An upstream that rests by now is not asked again; what it said last tells more than that it rests.
+            // If the breaker has opened meanwhile, the last error says more than that it is open.
             permit = match Breaker::enter(&self.breaker) {
                 Ok(permit) => permit,
                 Err(_rest) => return Err(error),
@@ -277,11 +278,11 @@ impl Transport {
         match answered {
             Err(error) => Err(error),
             Ok((head, body)) if (200..300).contains(&head.status) => Ok((head, body)),
-            // No upstream says this; a proxy that forwards requests does.
+            // A 407 comes from the forwarding proxy, not from the upstream.
             Ok((head, _)) if head.status == 407 && self.client.forwarding_proxy().is_some() => {
                 Err(ModelError::Proxy("it wants other credentials (407)".to_owned()))
             }
-            // In a box: an answer that is none needs room for what it says, the others do not.
+            // Boxed, so that the futures of successful answers stay small.
             Ok((head, body)) => {
                 Err(Box::pin(refusal::read(&head, body, self.idle_timeout, &self.secrets, recorder)).await)
             }
@@ -289,14 +290,14 @@ impl Transport {
     }
 }
 
-/// A request that was taken, and how its answer began.
-struct Asked {
+/// A request whose answer has start.
+struct StartedRequest {
     body: Body,
     permit: Permit,
-    begun: Result<Begun, ModelError>,
+    start: Result<AnswerStart, ModelError>,
 }
 
-/// What stays as it is in the name of a model. Everything else could end the path.
+/// Characters of a model's name that are not percent-encoded in a path.
 const MODEL_NAME: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b':').remove(b'/');
 

@@ -353,7 +353,7 @@ async fn an_upstream_that_keeps_failing_is_left_alone_and_comes_back() {
     }
     let (_, ended) = outcome(&transport, Delivery::Stream).await;
     let Err(ModelError::Resting(wait)) = ended else { panic!("{ended:?}") };
-    assert_eq!(upstream.requests().len(), 10, "a resting upstream hears nothing");
+    assert_eq!(upstream.requests().len(), 10, "a open upstream hears nothing");
 
     upstream.enqueue(words());
     tokio::time::sleep(wait).await;

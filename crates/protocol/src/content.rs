@@ -1,4 +1,4 @@
-//! What messages and tool outputs hold: a text, or a list of parts.
+//! The content of messages and tool outputs: a text, or a list of parts.
 
 use std::borrow::Cow;
 
@@ -12,17 +12,17 @@ use crate::{
 pub enum Content<'a> {
     /// One text.
     Text(JsonStr<'a>),
-    /// Parts in their order.
+    /// Parts in order.
     Parts(Vec<Part<'a>>),
-    /// Any other JSON value, as some clients send for a tool's output.
+    /// Any other JSON value, which some clients send as a tool's output.
     Value(Raw<'a>),
 }
 
 impl<'a> Content<'a> {
-    /// Nothing at all.
+    /// No content.
     pub const EMPTY: Content<'static> = Content::Parts(Vec::new());
 
-    /// All text in it, joined; parts that are not text are left out.
+    /// All text, joined, without parts that are not text.
     pub fn text(&self) -> Cow<'a, str> {
         match self {
             Self::Text(text) => text.decode(),
@@ -63,7 +63,7 @@ impl<'a> Field<'a> for Output<'a> {
     fn read(raw: Raw<'a>) -> Result<Self, ShapeError> {
         match raw.shape() {
             Shape::String => Content::read(raw).map(Self),
-            // A list of parts is content; a list of anything else is a value that a client did not encode.
+            // A list of parts is content; any other list is a value that the client did not encode as text.
             Shape::Array if raw.elements().all(|part| part.get("type").is_some_and(|kind| kind.as_str().is_some())) => {
                 Content::read(raw).map(Self)
             }
@@ -77,18 +77,18 @@ impl<'a> Field<'a> for Output<'a> {
 pub struct Part<'a> {
     /// The part as it was written.
     pub raw: Raw<'a>,
-    /// What it is.
+    /// Its kind.
     pub kind: PartKind<'a>,
 }
 
-/// What a content part is.
+/// The kinds of content parts.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PartKind<'a> {
     /// `input_text`, `output_text`, `text`, `summary_text`, `reasoning_text`.
     Text {
-        /// Which of the five.
+        /// The part's type.
         kind: TextKind,
-        /// The text; a null counts as empty.
+        /// The text; null counts as empty.
         text: JsonStr<'a>,
     },
     /// `refusal`
@@ -103,13 +103,13 @@ pub enum PartKind<'a> {
     Video,
     /// `computer_screenshot`
     Screenshot(Image<'a>),
-    /// `encrypted_content`: never shown to a model in the clear.
+    /// `encrypted_content`: never shown to a model in plain text.
     Encrypted,
     /// A kind that this version does not know.
     Other(Cow<'a, str>),
 }
 
-/// The five names under which text travels.
+/// The five types of text parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextKind {
     /// `input_text`
@@ -152,13 +152,13 @@ impl<'a> Field<'a> for ImageUrl<'a> {
 view! {
     /// A file by address, by its bytes or by file id.
     pub struct File<'a> {
-        /// Base64, with or without `data:…;base64,` before it.
+        /// Base64, with or without the prefix `data:…;base64,`.
         data as "file_data": Option<JsonStr<'a>>,
         /// `https://…`
         url as "file_url": Option<JsonStr<'a>>,
         /// The id of an uploaded file.
         file_id: Option<Cow<'a, str>>,
-        /// The name that the user knows it by.
+        /// The user's name of the file.
         filename: Option<Cow<'a, str>>,
     }
 }

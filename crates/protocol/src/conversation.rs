@@ -49,7 +49,7 @@ impl<'a> UpdateConversation<'a> {
 /// The body of `POST /v1/conversations/{id}/items`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AddItems<'a> {
-    /// The items in their order.
+    /// The items in order.
     pub items: Vec<Item<'a>>,
 }
 
@@ -66,7 +66,7 @@ struct Items<'a>(Vec<Item<'a>>);
 
 impl<'a> Field<'a> for Items<'a> {
     fn read(raw: Raw<'a>) -> Result<Self, ShapeError> {
-        list(raw, "an array of items", Item::sent).map(Self)
+        list(raw, "an array of items", Item::from_caller).map(Self)
     }
 }
 

@@ -1,17 +1,17 @@
-//! The error object that every wire of this family shares.
+//! The error object of the OpenAI APIs.
 
 use crate::json::{Json, Raw, Writer};
 
 /// `{"message", "type", "param", "code"}`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ErrorObject {
-    /// What went wrong, for a person.
+    /// A message for the user.
     pub message: String,
-    /// The family, such as `invalid_request_error`.
+    /// The category, such as `invalid_request_error`.
     pub kind: String,
-    /// The field at fault.
+    /// The parameter that caused it.
     pub param: Option<String>,
-    /// The exact case, such as `missing_required_parameter`.
+    /// The exact error, such as `missing_required_parameter`.
     pub code: Option<String>,
 }
 
@@ -24,14 +24,14 @@ impl ErrorObject {
         write_optional(writer.key("code"), self.code.as_deref());
     }
 
-    /// The object as it is stored.
+    /// The object for the store.
     pub fn to_json(&self) -> Json {
         let mut writer = Writer::with_capacity(128 + self.message.len());
         writer.object(|writer| self.write_fields(writer));
         Json::from_writer(writer)
     }
 
-    /// Reads a stored object; what is missing is empty.
+    /// Reads a stored object; missing fields are empty.
     pub fn read(raw: Raw<'_>) -> Self {
         let text = |name: &str| raw.get_str(name).map(std::borrow::Cow::into_owned);
         Self {

@@ -1,4 +1,4 @@
-//! Stream events by name, and a view of one as it arrives.
+//! The kinds of stream events, and a view of a received event.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use crate::json::{JsonStr, Raw};
 
 macro_rules! events {
     ($( $(#[$meta:meta])* $kind:ident = $name:literal, )*) => {
-        /// Every stream event that is known by name.
+        /// Every known kind of stream event.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum EventKind {
             $( #[doc = concat!("`", $name, "`")] $kind, )*
@@ -21,7 +21,7 @@ macro_rules! events {
                 match self { $( Self::$kind => $name, )* }
             }
 
-            /// The kind of this name, if it is known.
+            /// The kind with this name, if it is known.
             pub fn named(name: &str) -> Option<Self> {
                 Some(match name { $( $name => Self::$kind, )* _ => return None })
             }
@@ -96,22 +96,22 @@ events! {
     Keepalive = "keepalive",
 }
 
-/// One event as it arrived, with the text that it was read from.
+/// A received event, with the text that it was read from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event<'a> {
     /// The event as it was written.
     pub raw: Raw<'a>,
-    /// The name: `type` inside, or the frame's `event:` line where that is missing.
+    /// The name: the field `type`, or the frame's `event:` line if it is missing.
     pub name: Cow<'a, str>,
     /// The kind, if the name is known.
     pub kind: Option<EventKind>,
-    /// Which output item.
+    /// The index of the output item.
     pub output_index: Option<u64>,
-    /// Which content or summary part.
+    /// The index of the content or summary part.
     pub part_index: Option<u64>,
     /// The item's id.
     pub item_id: Option<JsonStr<'a>>,
-    /// `delta`, where it is a string or holds one as `text`.
+    /// `delta`, if it is a string or an object with a string `text`.
     pub delta: Option<JsonStr<'a>>,
     /// `item`
     pub item: Option<Raw<'a>>,
@@ -142,7 +142,7 @@ impl<'a> Event<'a> {
                 "output_index" => event.output_index = value.as_u64(),
                 "content_index" | "summary_index" => event.part_index = value.as_u64(),
                 "item_id" => event.item_id = value.as_str(),
-                // O-19: four shapes of a delta are met in the wild.
+                // O-19: upstreams send deltas in four forms.
                 "delta" => event.delta = value.as_str().or_else(|| value.get("text")?.as_str()),
                 "output_text" => {
                     let delta = value.get("delta");

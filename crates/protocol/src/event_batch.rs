@@ -1,4 +1,4 @@
-//! Events of a response on their way to its caller.
+//! A batch of events for the caller of a response.
 
 use bytes::Bytes;
 use memchr::memmem;
@@ -9,13 +9,13 @@ use crate::{
     sse::DONE,
 };
 
-/// Whole frames of server-sent events that this server wrote. A wire of the Responses API sends the frames as they are; any
-/// other wire renders the events.
+/// Complete frames of server-sent events that this server wrote. A wire of the Responses API sends the frames
+/// unchanged; any other wire renders the events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventBatch(Bytes);
 
 impl EventBatch {
-    /// Takes frames that this server wrote, whole ones only.
+    /// A batch of complete frames that this server wrote.
     pub fn from_frames(frames: impl Into<Bytes>) -> Self {
         Self(frames.into())
     }
@@ -30,12 +30,12 @@ impl EventBatch {
         self.0
     }
 
-    /// Whether nothing follows this batch.
+    /// Whether this is the last batch.
     pub fn is_last(&self) -> bool {
         self.0.ends_with(DONE)
     }
 
-    /// The events in their order, without the sign that the stream is over.
+    /// The events in order, without `[DONE]`.
     pub fn events(&self) -> impl Iterator<Item = Event<'_>> {
         self.data().map(|data| Event::read(data, None))
     }
@@ -64,7 +64,7 @@ impl From<EventBatch> for Bytes {
 }
 
 impl Event<'_> {
-    /// The number of the event in its stream.
+    /// The sequence number of the event.
     pub fn sequence(&self) -> u64 {
         self.raw.get("sequence_number").and_then(Raw::as_u64).unwrap_or_default()
     }

@@ -1,7 +1,7 @@
-//! Items: what a conversation is made of, in and out.
+//! Items: the entries of a conversation's input and output.
 //!
-//! An [`Item`] is a view of the text that it was read from. Kinds that need something from us have a typed view; every
-//! other kind is known by name or kept as [`ItemKind::Other`]; in all cases `raw` is the item, byte for byte.
+//! An [`Item`] is a view of the text that it was read from. Kinds that the server handles have a typed view; every
+//! other kind is known by name or is [`ItemKind::Other`]. In all cases `raw` is the item, byte for byte.
 
 use std::borrow::Cow;
 
@@ -17,14 +17,14 @@ use crate::{
 pub struct Item<'a> {
     /// The item as it was written.
     pub raw: Raw<'a>,
-    /// What it is.
+    /// Its kind.
     pub kind: ItemKind<'a>,
 }
 
-/// What an item is.
+/// The kinds of items.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ItemKind<'a> {
-    /// `message`, and every item that has a role and no type.
+    /// `message`, and every item with a role and without a type.
     Message(Message<'a>),
     /// `function_call`
     FunctionCall(FunctionCall<'a>),
@@ -36,7 +36,7 @@ pub enum ItemKind<'a> {
     CustomToolCallOutput(CallOutput<'a>),
     /// `reasoning`
     Reasoning(Reasoning<'a>),
-    /// A call of a tool that the client runs under a name of its own: shell, local shell, apply patch, tool search.
+    /// A call of a client-run tool with an item type of its own: shell, local shell, apply patch, tool search.
     ClientCall(ClientTool, ClientCall<'a>),
     /// The output of such a call.
     ClientCallOutput(ClientTool, ClientCallOutput<'a>),
@@ -48,13 +48,13 @@ pub enum ItemKind<'a> {
     Compaction(Compaction<'a>),
     /// `agent_message`
     AgentMessage(Message<'a>),
-    /// A step of a tool that a server ran, or asks to be approved.
+    /// An item of a server-run tool, or a request for an approval.
     Hosted(HostedItem),
     /// A kind that this version does not know.
     Other(Cow<'a, str>),
 }
 
-/// Tools that the client runs and that have items of their own.
+/// Client-run tools with item types of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ClientTool {
     /// `shell`
@@ -70,7 +70,7 @@ pub enum ClientTool {
 }
 
 impl ClientTool {
-    /// The name of the tool, which is also what its item types begin with.
+    /// The name of the tool, which is also the prefix of its item types.
     pub fn name(self) -> &'static str {
         match self {
             Self::Shell => "shell",
@@ -92,7 +92,7 @@ impl ClientTool {
         }
     }
 
-    /// The field of the call that holds what the model wants done.
+    /// The field of the call that holds its arguments.
     pub fn payload_field(self) -> &'static str {
         match self {
             Self::Shell | Self::LocalShell | Self::Computer => "action",
@@ -102,7 +102,7 @@ impl ClientTool {
     }
 }
 
-/// Items of tools that a server runs. Known by name, passed on unchanged.
+/// Items of server-run tools. Known by name, passed on unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HostedItem {
     /// `file_search_call`
@@ -159,7 +159,7 @@ impl HostedItem {
 /// The role of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// The person, and every unknown role in what is kept or comes from an upstream.
+    /// The user, and every unknown role in stored items and items of upstreams.
     User,
     /// The model.
     Assistant,
@@ -170,7 +170,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// The names that the wire knows.
+    /// The names of all roles.
     pub const NAMES: [&str; 4] = ["user", "assistant", "system", "developer"];
 
     /// The wire name.
@@ -198,7 +198,7 @@ impl<'a> Field<'a> for Role {
 view! {
     /// A message.
     pub struct Message<'a> {
-        /// Ours, or one that the client made.
+        /// The server's id, or the client's.
         id: Option<Cow<'a, str>>,
         /// The role of a message.
         role: Role,
@@ -212,17 +212,17 @@ view! {
 }
 
 view! {
-    /// The model asks for a function.
+    /// A call of a function.
     pub struct FunctionCall<'a> {
         /// The item's id.
         id: Option<Cow<'a, str>>,
-        /// What the output will name.
+        /// The id that the output refers to.
         call_id: Cow<'a, str>,
-        /// The function.
+        /// The function's name.
         name: Cow<'a, str>,
         /// The namespace that the function is in.
         namespace: Option<Cow<'a, str>>,
-        /// JSON as the model wrote it, right or wrong.
+        /// JSON as the model wrote it, valid or not.
         arguments: JsonStr<'a> = JsonStr::default(),
         /// `in_progress`, `completed`, `incomplete`.
         status: Option<Cow<'a, str>>,
@@ -230,13 +230,13 @@ view! {
 }
 
 view! {
-    /// The model asks for a tool that takes free text.
+    /// A call of a tool that takes free text.
     pub struct CustomToolCall<'a> {
         /// The item's id.
         id: Option<Cow<'a, str>>,
-        /// What the output will name.
+        /// The id that the output refers to.
         call_id: Cow<'a, str>,
-        /// The tool.
+        /// The tool's name.
         name: Cow<'a, str>,
         /// The namespace that the tool is in.
         namespace: Option<Cow<'a, str>>,
@@ -255,14 +255,14 @@ view! {
     }
 }
 
-/// What a function or custom tool gave back.
+/// The output of a function or custom tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallOutput<'a> {
     /// The item's id.
     pub id: Option<Cow<'a, str>>,
-    /// The call that this answers.
+    /// The call that it belongs to.
     pub call_id: Cow<'a, str>,
-    /// What came out.
+    /// The tool output.
     pub output: Content<'a>,
 }
 
@@ -278,11 +278,11 @@ view! {
     pub struct Reasoning<'a> {
         /// The item's id.
         id: Option<Cow<'a, str>>,
-        /// What may be shown of it.
+        /// The summary that clients may show.
         summary: Parts<'a> = Parts(Vec::new()),
-        /// The reasoning text, where a model returns it.
+        /// The reasoning text, if the model returns it.
         content: Parts<'a> = Parts(Vec::new()),
-        /// For the model's eyes; opaque to the client.
+        /// Encrypted for the model; opaque to the client.
         encrypted_content: Option<JsonStr<'a>>,
     }
 }
@@ -302,7 +302,7 @@ impl<'a> Field<'a> for Parts<'a> {
 pub struct ClientCall<'a> {
     /// The item's id.
     pub id: Option<Cow<'a, str>>,
-    /// What the output will name.
+    /// The id that the output refers to.
     pub call_id: Cow<'a, str>,
     /// `action`, `operation` or `arguments`.
     pub payload: Raw<'a>,
@@ -311,9 +311,9 @@ pub struct ClientCall<'a> {
 /// The output of a shell, local shell, apply patch, tool search or computer tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClientCallOutput<'a> {
-    /// The call that this answers.
+    /// The call that it belongs to.
     pub call_id: Cow<'a, str>,
-    /// `output` or `tools`; null where the tool gave none.
+    /// `output` or `tools`; null if the tool returned none.
     pub output: Raw<'a>,
     /// `completed`, `failed` and the like.
     pub status: Option<Cow<'a, str>>,
@@ -340,7 +340,7 @@ impl<'a> Field<'a> for Tools<'a> {
 view! {
     /// A reference to an item that is stored on the server.
     pub struct Reference<'a> {
-        /// Which one.
+        /// The id of the item.
         id: Cow<'a, str>,
     }
 }
@@ -360,15 +360,15 @@ view! {
     pub struct McpCall<'a> {
         /// The item's id.
         id: Cow<'a, str>,
-        /// Whose tool it is.
+        /// The server of the tool.
         server_label: Cow<'a, str>,
-        /// The tool's name there.
+        /// The tool's name at the server.
         name: Cow<'a, str>,
-        /// JSON as the model wrote it, right or wrong.
+        /// JSON as the model wrote it, valid or not.
         arguments: JsonStr<'a> = JsonStr::default(),
-        /// What came out.
+        /// The tool output.
         output: Option<JsonStr<'a>>,
-        /// What went wrong.
+        /// Why the call failed.
         error: Option<Raw<'a>>,
     }
 }
@@ -380,20 +380,20 @@ view! {
         approval_request_id: Cow<'a, str>,
         /// Whether the call may run.
         approve: bool,
-        /// Why.
+        /// The caller's reason.
         reason: Option<Cow<'a, str>>,
     }
 }
 
 impl<'a> McpCall<'a> {
-    /// The call that an item shows.
+    /// Reads the call from an item.
     pub fn of(item: Raw<'a>) -> Result<Self, ShapeError> {
         Self::read(item)
     }
 }
 
 impl<'a> McpApprovalResponse<'a> {
-    /// The content of an item.
+    /// Reads the content of an item.
     pub fn of(item: Raw<'a>) -> Result<Self, ShapeError> {
         Self::read(item)
     }
@@ -408,7 +408,7 @@ impl<'a> Item<'a> {
             None => None,
         };
         let Some(kind) = kind else {
-            // Most clients leave the type of a message out.
+            // Most clients omit the type of a message.
             if raw.get("role").is_none() && raw.get("id").is_some() && raw.get("content").is_none() {
                 return Ok(Self { raw, kind: ItemKind::Reference(Reference::read(raw)?) });
             }
@@ -448,9 +448,9 @@ impl<'a> Item<'a> {
         Ok(Self { raw, kind })
     }
 
-    /// Reads an item that a caller sent. Unlike what is kept or what an upstream says, it must have a role that the wire
-    /// knows: a message in the wrong role is another message.
-    pub(crate) fn sent(raw: Raw<'a>) -> Result<Self, ShapeError> {
+    /// Reads an item of a caller. Its role must be known, unlike in stored items and items of upstreams: a message with
+    /// the wrong role would mean something else.
+    pub(crate) fn from_caller(raw: Raw<'a>) -> Result<Self, ShapeError> {
         let item = Self::read(raw)?;
         if let ItemKind::Message(Message { role: Role::User, .. }) = &item.kind
             && raw.get_str("role").is_none_or(|role| role != Role::User.name())
@@ -473,13 +473,13 @@ impl<'a> Item<'a> {
 
 fn client_call<'a>(tool: ClientTool, raw: Raw<'a>) -> Result<ClientCall<'a>, ShapeError> {
     let id = raw.get_str("id");
-    // A tool search that the server ran has no call id; its own id stands in.
+    // A tool search that the server ran has no call id, so its own id is used.
     let call_id = raw.get_str("call_id").or_else(|| id.clone()).ok_or_else(|| ShapeError::missing("call_id"))?;
     Ok(ClientCall { id, call_id, payload: raw.get(tool.payload_field()).unwrap_or(Raw::NULL) })
 }
 
 fn client_output(raw: Raw<'_>) -> Result<ClientCallOutput<'_>, ShapeError> {
-    // The output of a local shell call names its call in `id`.
+    // The output of a local shell call refers to its call by `id`.
     let call_id = raw.get_str("call_id").or_else(|| raw.get_str("id")).ok_or_else(|| ShapeError::missing("call_id"))?;
     let output = raw.get("output").or_else(|| raw.get("tools")).unwrap_or(Raw::NULL);
     Ok(ClientCallOutput { call_id, output, status: raw.get_str("status") })

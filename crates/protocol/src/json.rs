@@ -1,8 +1,8 @@
-//! Zero-copy views of JSON text that keep it as it was written.
+//! Zero-copy views of JSON text.
 //!
-//! A text is checked once ([`Raw::parse`]); from then on it is walked in place, and everything handed out is a slice
-//! of it. Strings keep their escapes until they are decoded, so that a text can pass from one wire to
-//! another without being decoded and encoded again.
+//! A text is checked once ([`Raw::parse`]); then it is walked in place, and every value is a slice of it. Strings keep
+//! their escapes until they are decoded, so that a text can pass from one API to another without being decoded and
+//! encoded again.
 
 mod check;
 mod quotes;
@@ -12,11 +12,12 @@ mod write;
 use std::{borrow::Cow, fmt, sync::Arc};
 
 use bytes::Bytes;
+use bytestring::ByteString;
 use memchr::{memchr, memchr_iter};
 
 pub use check::SyntaxError;
 use walk::Cursor;
-pub use walk::Ends;
+pub use walk::ValueIndex;
 pub use write::Writer;
 
 /// The default limit on the nesting of untrusted JSON.
@@ -26,13 +27,13 @@ pub const DEFAULT_DEPTH: usize = 64;
 #[derive(Clone, Copy)]
 pub struct Raw<'a> {
     text: &'a str,
-    /// Where the values inside it are, if the check has taken note of it.
-    ends: Option<&'a Ends>,
-    /// Its own number there.
-    number: u32,
+    /// The index of the values inside it, if the check has recorded one.
+    index: Option<&'a ValueIndex>,
+    /// Its position in the index.
+    position: u32,
 }
 
-/// What a value is, by its first character.
+/// The type of a value, known by its first character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// `{…}`
@@ -64,11 +65,11 @@ impl Shape {
 }
 
 impl<'a> Raw<'a> {
-    /// `null`, for where a value is absent.
-    pub const NULL: Raw<'static> = Raw::unnoted("null");
+    /// `null`, for an absent value.
+    pub const NULL: Raw<'static> = Raw::unindexed("null");
 
     /// `{}`
-    pub const EMPTY_OBJECT: Raw<'static> = Raw::unnoted("{}");
+    pub const EMPTY_OBJECT: Raw<'static> = Raw::unindexed("{}");
 
     /// Checks `text` as one JSON value of at most [`DEFAULT_DEPTH`] levels.
     pub fn parse(text: &'a [u8]) -> Result<Self, SyntaxError> {
@@ -77,24 +78,24 @@ impl<'a> Raw<'a> {
 
     /// Checks `text` as one JSON value of at most `depth` levels.
     pub fn parse_within(text: &'a [u8], depth: usize) -> Result<Self, SyntaxError> {
-        check::check(text, depth, None).map(Raw::unnoted)
+        check::check(text, depth, None).map(Raw::unindexed)
     }
 
-    /// The same for a large text; `ends` is filled, and serves every walk through the value.
-    pub fn parse_large(text: &'a [u8], depth: usize, ends: &'a mut Ends) -> Result<Self, SyntaxError> {
-        ends.begin(text.len());
-        let text = check::check(text, depth, Some(ends))?;
-        Ok(Raw { text, ends: ends.noted(), number: 0 })
+    /// The same for a large text. Fills `index`, which every walk through the value uses.
+    pub fn parse_large(text: &'a [u8], depth: usize, index: &'a mut ValueIndex) -> Result<Self, SyntaxError> {
+        index.begin(text.len());
+        let text = check::check(text, depth, Some(index))?;
+        Ok(Raw { text, index: index.complete(), position: 0 })
     }
 
-    /// Valid text whose values are not indexed.
-    const fn unnoted(text: &'a str) -> Self {
-        Raw { text, ends: None, number: 0 }
+    /// Valid text without an index.
+    const fn unindexed(text: &'a str) -> Self {
+        Raw { text, index: None, position: 0 }
     }
 
-    /// Takes text that this server itself wrote as one JSON value; nothing where it is not text.
+    /// Text that this server wrote as one JSON value; `None` if it is not UTF-8.
     pub(crate) fn written_here(text: &'a [u8]) -> Option<Self> {
-        check::utf8(text).ok().map(Raw::unnoted)
+        check::utf8(text).ok().map(Raw::unindexed)
     }
 
     /// The text of the value.
@@ -102,7 +103,7 @@ impl<'a> Raw<'a> {
         self.text
     }
 
-    /// What the value is.
+    /// The type of the value.
     pub fn shape(self) -> Shape {
         match self.text.as_bytes().first() {
             Some(b'{') => Shape::Object,
@@ -119,20 +120,20 @@ impl<'a> Raw<'a> {
         self.text == "null"
     }
 
-    /// The fields of an object in their order; none for anything else.
+    /// The fields of an object, in order; none for any other value.
     pub fn fields(self) -> Fields<'a> {
         Fields(Cursor::inside(self, b'{'))
     }
 
-    /// The elements of an array in their order; none for anything else.
+    /// The elements of an array, in order; none for any other value.
     pub fn elements(self) -> Elements<'a> {
         Elements(Cursor::inside(self, b'['))
     }
 
-    /// The value of the first field of this name.
+    /// The value of the first field with this name.
     pub fn get(self, name: &str) -> Option<Raw<'a>> {
-        match self.ends {
-            Some(ends) => ends.get(self, name),
+        match self.index {
+            Some(index) => index.get(self, name),
             None => self.fields().find(|(key, _)| key.is(name)).map(|(_, value)| value),
         }
     }
@@ -157,7 +158,7 @@ impl<'a> Raw<'a> {
         }
     }
 
-    /// The number as a whole number of at least zero; `3.0` counts.
+    /// The number as a non-negative integer; `3.0` counts.
     pub fn as_u64(self) -> Option<u64> {
         self.text.parse().ok().or_else(|| {
             let number = self.as_f64()?;
@@ -171,7 +172,7 @@ impl<'a> Raw<'a> {
     }
 }
 
-/// Equal as text.
+/// Compares the text.
 impl PartialEq for Raw<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text
@@ -186,17 +187,17 @@ impl fmt::Debug for Raw<'_> {
     }
 }
 
-/// A JSON string as it was written: the text between the quotes, escapes and all.
+/// A JSON string in its escaped form, without the quotes.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct JsonStr<'a>(&'a str);
 
 impl<'a> JsonStr<'a> {
-    /// The text between the quotes, escapes and all.
+    /// The escaped text, without the quotes.
     pub fn escaped(self) -> &'a str {
         self.0
     }
 
-    /// The characters. A surrogate without its partner becomes U+FFFD.
+    /// The decoded characters. An unpaired surrogate becomes U+FFFD.
     pub fn decode(self) -> Cow<'a, str> {
         match memchr(b'\\', self.0.as_bytes()).is_some() {
             true => Cow::Owned(check::unescape(self.0)),
@@ -209,10 +210,10 @@ impl<'a> JsonStr<'a> {
         self.0.is_empty()
     }
 
-    /// Whether the characters are exactly these.
+    /// Whether the decoded characters equal `text`.
     pub fn is(self, text: &str) -> bool {
         let (escaped, wanted) = (self.0.as_bytes(), text.as_bytes());
-        // An escape is longer than what it stands for, and what is before it is the same.
+        // An escape is longer than its character, so the lengths differ if there is one.
         escaped == wanted
             || (escaped.len() > wanted.len()
                 && escaped.iter().zip(wanted).find(|(one, other)| one != other).is_none_or(|(byte, _)| *byte == b'\\')
@@ -226,7 +227,7 @@ impl fmt::Debug for JsonStr<'_> {
     }
 }
 
-/// An owned piece of a JSON string: escaped text that may stand between quotes. Cheap to clone.
+/// An owned piece of a JSON string in its escaped form. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Literal(Bytes);
 
@@ -238,7 +239,7 @@ impl Literal {
         Self(escaped.into())
     }
 
-    /// Takes text that should be escaped already; nothing if it could not stand between quotes.
+    /// Checks text that should be escaped; `None` if it is not valid inside quotes.
     pub fn check(escaped: Bytes) -> Option<Self> {
         check::is_escaped(&escaped).then_some(Self(escaped))
     }
@@ -251,7 +252,7 @@ impl Literal {
         }
     }
 
-    /// Text that is escaped already: pieces of other literals.
+    /// Text that is already escaped: pieces of other literals.
     pub fn from_escaped(escaped: &[u8]) -> Self {
         Self(Bytes::copy_from_slice(escaped))
     }
@@ -261,7 +262,7 @@ impl Literal {
         &self.0
     }
 
-    /// The same as a borrowed string; empty for a piece that ends in the middle of a character.
+    /// The same as a borrowed string; empty for a piece that ends inside a character.
     pub fn as_json_str(&self) -> JsonStr<'_> {
         JsonStr(check::utf8(&self.0).unwrap_or_default())
     }
@@ -271,7 +272,7 @@ impl Literal {
         self.0.is_empty()
     }
 
-    /// The characters.
+    /// The decoded characters.
     pub fn decode(&self) -> String {
         check::unescape(&check::utf8(&self.0).map_or_else(|_| String::from_utf8_lossy(&self.0), Cow::Borrowed))
     }
@@ -292,43 +293,44 @@ impl fmt::Debug for Literal {
 /// An owned JSON value. Cheap to clone.
 #[derive(Clone)]
 pub struct Json {
-    text: Bytes,
-    /// Where the values of the document are that this value is a part of, if the check has taken note of it.
-    ends: Option<Arc<Ends>>,
-    /// Its own number there.
-    number: u32,
+    text: ByteString,
+    /// The index of the document that this value is a part of, if the check has recorded one.
+    index: Option<Arc<ValueIndex>>,
+    /// Its position in the index.
+    position: u32,
 }
 
 impl Json {
-    fn unnoted(text: Bytes) -> Self {
-        Self { text, ends: None, number: 0 }
+    fn unindexed(text: Bytes) -> Self {
+        let text = ByteString::try_from(text).expect("a Json is made from checked text only");
+        Self { text, index: None, position: 0 }
     }
 
     /// The value `part` of the message `whole`, without copying it.
     pub fn within(whole: &Bytes, part: Raw<'_>) -> Self {
-        Self::unnoted(whole.slice_ref(part.text.as_bytes()))
+        Self::unindexed(whole.slice_ref(part.text.as_bytes()))
     }
 
-    /// Takes what a [`Writer`] wrote as one value.
+    /// The value that a [`Writer`] wrote.
     pub fn from_writer(writer: Writer) -> Self {
-        Self::unnoted(writer.into_bytes().into())
+        Self::unindexed(writer.into_bytes().into())
     }
 
-    /// A JSON string of these characters.
+    /// A JSON string with these characters.
     pub fn string(text: &str) -> Self {
         let mut writer = Writer::with_capacity(text.len() + 16);
         writer.string(text);
         Self::from_writer(writer)
     }
 
-    /// A JSON array of what `fill` writes.
+    /// A JSON array with the elements that `fill` writes.
     pub fn array(fill: impl FnOnce(&mut Writer)) -> Self {
         let mut writer = Writer::default();
         writer.array(fill);
         Self::from_writer(writer)
     }
 
-    /// A JSON object of what `fill` writes.
+    /// A JSON object with the fields that `fill` writes.
     pub fn object(fill: impl FnOnce(&mut Writer)) -> Self {
         let mut writer = Writer::default();
         writer.object(fill);
@@ -340,36 +342,35 @@ impl Json {
         Raw::parse(text).map(|raw| Self::within(text, raw))
     }
 
-    /// Checks a large document of at most `depth` levels. It and its parts know where their values end, so that every walk
-    /// costs as much as it has values, not as it has bytes.
+    /// Checks a large document of at most `depth` levels and records the index of its values, so that the cost of a walk
+    /// depends on the number of values, not of bytes.
     pub fn parse_document(text: &Bytes, depth: usize) -> Result<Self, SyntaxError> {
-        let mut ends = Ends::default();
-        ends.begin(text.len());
-        let value = check::check(text, depth, Some(&mut ends))?;
-        let text = text.slice_ref(value.as_bytes());
-        let noted = ends.noted().is_some();
-        Ok(Self { text, ends: noted.then(|| Arc::new(ends)), number: 0 })
+        let whole = ByteString::try_from(text.clone()).map_err(|error| check::not_text(text, error))?;
+        let mut index = ValueIndex::default();
+        index.begin(text.len());
+        let text = whole.slice_ref(check::check_text(&whole, depth, Some(&mut index))?);
+        let indexed = index.complete().is_some();
+        Ok(Self { text, index: indexed.then(|| Arc::new(index)), position: 0 })
     }
 
     /// A part of this document, without copying it.
     pub fn part(&self, part: Raw<'_>) -> Self {
-        let text = self.text.slice_ref(part.text.as_bytes());
-        Self { text, ends: part.ends.and(self.ends.clone()), number: part.number }
+        let text = self.text.slice_ref(part.text);
+        Self { text, index: part.index.and(self.index.clone()), position: part.position }
     }
 
-    /// The value, to be walked.
+    /// A view of the value.
     pub fn raw(&self) -> Raw<'_> {
-        let text = check::utf8(&self.text).expect("a Json is made from checked text only");
-        Raw { text, ends: self.ends.as_deref(), number: self.number }
+        Raw { text: &self.text, index: self.index.as_deref(), position: self.position }
     }
 
     /// The text of the value.
     pub fn bytes(&self) -> &Bytes {
-        &self.text
+        self.text.as_bytes()
     }
 }
 
-/// Equal as text.
+/// Compares the text.
 impl PartialEq for Json {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text
@@ -380,13 +381,13 @@ impl Eq for Json {}
 
 impl From<Raw<'_>> for Json {
     fn from(raw: Raw<'_>) -> Self {
-        Self::unnoted(Bytes::copy_from_slice(raw.text.as_bytes()))
+        Self { text: ByteString::from(raw.text), index: None, position: 0 }
     }
 }
 
 impl fmt::Debug for Json {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&String::from_utf8_lossy(&self.text))
+        formatter.write_str(&self.text)
     }
 }
 

@@ -53,7 +53,7 @@ proptest! {
     fn walking_gives_back_every_value(value in values()) {
         for text in [value.to_string(), serde_json::to_string_pretty(&value).unwrap()] {
             prop_assert_eq!(&rebuild(Raw::parse(text.as_bytes()).unwrap()), &value);
-            let mut ends = Ends::default();
+            let mut ends = ValueIndex::default();
             prop_assert_eq!(&rebuild(Raw::parse_large(text.as_bytes(), DEFAULT_DEPTH, &mut ends).unwrap()), &value);
         }
     }
@@ -103,23 +103,23 @@ fn long_values_are_found_by_where_they_end() {
     let value =
         serde_json::json!({"a": [long, [1, {"b": long}], []], "c": {"d": [long]}, "e": "short", "f": [[[long]]]});
     let text = value.to_string();
-    let mut ends = Ends::default();
+    let mut ends = ValueIndex::default();
     let raw = Raw::parse_large(text.as_bytes(), DEFAULT_DEPTH, &mut ends).unwrap();
     assert_eq!(rebuild(raw), value);
-    assert!(raw.ends.is_some());
+    assert!(raw.index.is_some());
 }
 
 #[test]
 fn a_text_of_nothing_but_tiny_values_is_walked_without_notes() {
     let text = format!("[{}0]", "0,".repeat(5000));
-    let mut ends = Ends::default();
+    let mut ends = ValueIndex::default();
     let raw = Raw::parse_large(text.as_bytes(), DEFAULT_DEPTH, &mut ends).unwrap();
-    assert!(raw.ends.is_none());
+    assert!(raw.index.is_none());
     assert_eq!(raw.elements().count(), 5001);
     // The same notes serve another text.
     let raw = Raw::parse_large(b" [1, [2, 3], 4] ", DEFAULT_DEPTH, &mut ends).unwrap();
     let texts: Vec<&str> = raw.elements().map(Raw::text).collect();
-    assert_eq!((raw.ends.is_some(), texts), (true, vec!["1", "[2, 3]", "4"]));
+    assert_eq!((raw.index.is_some(), texts), (true, vec!["1", "[2, 3]", "4"]));
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_fault_in_a_string_is_told_where_it_is() {
 #[test]
 fn a_field_is_found_by_the_characters_of_its_key() {
     let text = r#"{"":0,"ab":1,"abc":[2],"\u0061bcd":{"ab":3},"a\/b":4,"ab":5}"#;
-    let mut ends = Ends::default();
+    let mut ends = ValueIndex::default();
     for raw in
         [Raw::parse(text.as_bytes()).unwrap(), Raw::parse_large(text.as_bytes(), DEFAULT_DEPTH, &mut ends).unwrap()]
     {

@@ -1,4 +1,4 @@
-//! Responses shapes and SSE frames as plain data.
+//! The Responses API as plain data: requests, items, events, the response object, and SSE frames.
 
 mod content;
 mod conversation;
@@ -23,7 +23,7 @@ pub use item::{
     AdditionalTools, CallOutput, ClientCall, ClientCallOutput, ClientTool, Compaction, CustomToolCall, FunctionCall,
     HostedItem, Item, ItemKind, McpApprovalResponse, McpCall, Message, Parts, Reasoning, Reference, Role, Tools,
 };
-pub use json::{DEFAULT_DEPTH, Ends, Json, JsonStr, Literal, Raw, Shape, SyntaxError, Writer};
+pub use json::{DEFAULT_DEPTH, Json, JsonStr, Literal, Raw, Shape, SyntaxError, ValueIndex, Writer};
 pub use parameters::{RequestError, ResponseParameters, item_path};
 pub use request::{CreateResponse, Input, JsonSchemaFormat, ReasoningSettings, Text, TextFormat};
 pub use response::{Effective, Provenance, ReportedUsage, ResponseSettings, Snapshot, Status, Usage};

@@ -1,7 +1,7 @@
 //! The parameters of a response to create, owned.
 //!
-//! Every wire builds them, from a JSON body or field by field. Lists and objects stay the text that they were sent as;
-//! [`ResponseParameters::view`] reads them for the adapters of models, without a copy and without checking the JSON again.
+//! Every wire builds them, from a JSON body or field by field. Lists and objects stay in their original text;
+//! [`ResponseParameters::view`] reads them for the adapters, without a copy and without checking the JSON again.
 
 use std::{borrow::Cow, str::FromStr};
 
@@ -17,7 +17,7 @@ use crate::{
 /// The parameters of a response. Absent fields are `None`; null counts as absent.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ResponseParameters {
-    /// Which model.
+    /// The model's name.
     pub model: Option<String>,
     /// The input: a text, or an array of items.
     pub input: Option<Json>,
@@ -33,7 +33,7 @@ pub struct ResponseParameters {
     pub tool_choice: Option<Json>,
     /// Whether one answer may hold several calls.
     pub parallel_tool_calls: Option<bool>,
-    /// The most calls of tools that the server runs.
+    /// The maximum number of server-run tool calls.
     pub max_tool_calls: Option<u64>,
     /// The format and verbosity of the answer's text.
     pub text: Option<Json>,
@@ -41,7 +41,7 @@ pub struct ResponseParameters {
     pub reasoning: Option<Json>,
     /// Optional parts of the output to include.
     pub include: Vec<String>,
-    /// The most tokens of output.
+    /// The maximum number of output tokens.
     pub max_output_tokens: Option<u64>,
     /// 0 to 2.
     pub temperature: Option<f64>,
@@ -61,7 +61,7 @@ pub struct ResponseParameters {
     pub stream_options: Option<Json>,
     /// Whether the response is stored.
     pub store: Option<bool>,
-    /// Whether the turn runs without its caller.
+    /// Whether the turn runs in the background.
     pub background: Option<bool>,
     /// Up to 16 pairs of strings.
     pub metadata: Option<Json>,
@@ -73,34 +73,34 @@ pub struct ResponseParameters {
     pub prompt_cache_key: Option<String>,
     /// `in_memory`, `24h`.
     pub prompt_cache_retention: Option<String>,
-    /// The end user, by its older name.
+    /// The end user; the older field.
     pub user: Option<String>,
     /// A prompt template.
     pub prompt: Option<Json>,
     /// When to compact automatically.
     pub context_management: Option<Json>,
-    /// Fields that this version does not know, in their order.
+    /// Unknown fields, in order.
     pub extra: Vec<(Literal, Json)>,
 }
 
-/// Why a body is not a request.
+/// Why a body is not a valid request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
-    /// It is not JSON.
+    /// The body is not JSON.
     #[error(transparent)]
     Syntax(#[from] SyntaxError),
-    /// A field is not what it should be.
+    /// A field has the wrong type or value.
     #[error(transparent)]
     Shape(#[from] ShapeError),
 }
 
 impl ResponseParameters {
-    /// Reads a body of at most `depth` levels. Lists and objects are checked by [`Self::view`].
+    /// Reads a body of at most `depth` levels. [`Self::view`] checks lists and objects.
     pub fn parse(body: &Bytes, depth: usize) -> Result<Self, RequestError> {
         Ok(Self::read(&Json::parse_document(body, depth)?)?)
     }
 
-    /// Reads an object. An error names the path of the field at fault.
+    /// Reads an object. An error names the path of the invalid field.
     pub fn read(document: &Json) -> Result<Self, ShapeError> {
         let mut parameters = Self::default();
         for (key, value) in object(document.raw())? {
@@ -154,7 +154,7 @@ impl ResponseParameters {
         Ok(())
     }
 
-    /// The request as the adapters of models read it. An error names the path of the field at fault.
+    /// A view for the adapters. An error names the path of the invalid field.
     pub fn view(&self) -> Result<CreateResponse<'_>, ShapeError> {
         let mut nulls = Vec::new();
         let instructions = input("instructions", self.instructions.as_ref(), &mut nulls)?;
@@ -196,7 +196,7 @@ impl ResponseParameters {
         })
     }
 
-    /// The request as a JSON body: a turn that waits in the queue is stored as one.
+    /// The request as a JSON body, in which form a queued turn is stored.
     pub fn to_json(&self) -> Json {
         let mut writer = Writer::default();
         writer.object(|writer| {
@@ -277,8 +277,8 @@ impl ResponseParameters {
         Json::from_writer(writer)
     }
 
-    /// Where an item of `input` or `instructions` stands in what was sent: null elements count there, although reading passes
-    /// over them.
+    /// The path of an item of `input` or `instructions` in the request. Null elements count, although reading skips
+    /// them.
     pub fn item_path(&self, list: &'static str, item: Raw<'_>) -> String {
         let sent = match list {
             "instructions" => &self.instructions,
@@ -287,8 +287,9 @@ impl ResponseParameters {
         item_path(list, raw(sent), item)
     }
 
-    /// Asks for sealed reasoning, so that it can be sent back to the same model: a stored item without it could only be
-    /// sent as its summary. Only where reasoning is asked for, since upstreams refuse to seal for models that do not reason.
+    /// Requests sealed reasoning, so that it can be sent back to the same model; without it a stored item could only be
+    /// sent as its summary. Only if the request asks for reasoning, because upstreams refuse to seal for models that do
+    /// not reason.
     pub fn include_sealed_reasoning(&mut self) {
         const SEALED: &str = "reasoning.encrypted_content";
         let effort = |reasoning: &Json| reasoning.raw().get_str("effort").map(Cow::into_owned);
@@ -298,7 +299,7 @@ impl ResponseParameters {
         }
     }
 
-    /// How many bytes the parameters that can be long have together.
+    /// The total size of the parameters that can be long.
     pub fn size(&self) -> usize {
         let long = [&self.input, &self.instructions, &self.tools, &self.tool_choice, &self.text, &self.metadata];
         let known: usize = long.into_iter().flatten().map(|value| value.bytes().len()).sum();
@@ -314,7 +315,7 @@ impl FromStr for ResponseParameters {
     }
 }
 
-/// The path of an item in the list that it was sent in, such as `input[2]`; only the list where it is another one's.
+/// The path of an item in its list, such as `input[2]`; the list's name if the item is not in it.
 pub fn item_path(name: &str, list: Option<Raw<'_>>, item: Raw<'_>) -> String {
     let mut sent = list.map(Raw::elements).into_iter().flatten();
     match sent.position(|element| std::ptr::eq(element.text(), item.text())) {
@@ -341,7 +342,7 @@ fn input<'a>(
     nulls: &mut Vec<(&'static str, Nulls)>,
 ) -> Result<Option<Input<'a>>, ShapeError> {
     let Some(value) = value else { return Ok(None) };
-    let (input, skipped) = Input::sent(value.raw()).map_err(|error| error.under(name))?;
+    let (input, skipped) = Input::from_caller(value.raw()).map_err(|error| error.under(name))?;
     nulls.extend(skipped.map(|skipped| (name, skipped)));
     Ok(Some(input))
 }

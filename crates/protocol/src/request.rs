@@ -12,31 +12,31 @@ use crate::{
 /// The body of `POST /v1/responses`. Absent fields are `None`; null counts as absent.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct CreateResponse<'a> {
-    /// Which model.
+    /// The model's name.
     pub model: Option<Cow<'a, str>>,
     /// The input.
     pub input: Option<Input<'a>>,
-    /// What comes before everything else.
+    /// The instructions before all input.
     pub instructions: Option<Input<'a>>,
-    /// The previous response.
+    /// The response that this one continues.
     pub previous_response_id: Option<Cow<'a, str>>,
     /// The conversation that this one belongs to: an id, or an object with one.
     pub conversation: Option<Raw<'a>>,
-    /// What may be called.
+    /// The tools.
     pub tools: Vec<Tool<'a>>,
-    /// What must or must not be called.
+    /// Which tools must or must not be called.
     pub tool_choice: Option<ToolChoice<'a>>,
-    /// Whether one answer may hold several calls.
+    /// Whether one answer may contain several calls.
     pub parallel_tool_calls: Option<bool>,
-    /// The most calls of tools that the server runs.
+    /// The maximum number of server-run tool calls.
     pub max_tool_calls: Option<u64>,
-    /// The shape of the answer's text.
+    /// The format and verbosity of the answer's text.
     pub text: Text<'a>,
-    /// How much to think, and what to show of it.
+    /// Reasoning effort and summary.
     pub reasoning: Option<ReasoningSettings<'a>>,
-    /// What to send that is left out otherwise.
+    /// Optional parts of the output to include.
     pub include: Vec<Cow<'a, str>>,
-    /// The most tokens of an answer.
+    /// The maximum number of output tokens.
     pub max_output_tokens: Option<u64>,
     /// 0 to 2.
     pub temperature: Option<f64>,
@@ -50,7 +50,7 @@ pub struct CreateResponse<'a> {
     pub top_logprobs: Option<u64>,
     /// `auto` or `disabled`.
     pub truncation: Option<Cow<'a, str>>,
-    /// Whether events are sent as they come.
+    /// Whether events are streamed.
     pub stream: Option<bool>,
     /// `include_obfuscation` and the like.
     pub stream_options: Option<Raw<'a>>,
@@ -64,19 +64,19 @@ pub struct CreateResponse<'a> {
     pub service_tier: Option<Cow<'a, str>>,
     /// The end user, hashed.
     pub safety_identifier: Option<Cow<'a, str>>,
-    /// Helps an upstream to find its cache.
+    /// Groups requests that share a prefix in the upstream's cache.
     pub prompt_cache_key: Option<Cow<'a, str>>,
     /// `in_memory`, `24h`.
     pub prompt_cache_retention: Option<Cow<'a, str>>,
-    /// The end user, by its older name.
+    /// The end user; the older field.
     pub user: Option<Cow<'a, str>>,
     /// A prompt template.
     pub prompt: Option<Raw<'a>>,
-    /// When to compact by itself.
+    /// When to compact automatically.
     pub context_management: Option<Raw<'a>>,
-    /// Fields that this version does not know, in their order.
+    /// Unknown fields, in order.
     pub extra: Vec<(JsonStr<'a>, Raw<'a>)>,
-    /// Null elements that were skipped, by the list that they stand in: `input`, `instructions` or `tools`.
+    /// Skipped null elements of `input`, `instructions` or `tools`.
     pub nulls: Vec<(&'static str, Nulls)>,
 }
 
@@ -85,7 +85,7 @@ pub struct CreateResponse<'a> {
 pub enum Input<'a> {
     /// One text.
     Text(JsonStr<'a>),
-    /// Items in their order; null entries are skipped.
+    /// Items in order; null entries are skipped.
     Items(Vec<Item<'a>>),
 }
 
@@ -97,12 +97,12 @@ impl Input<'_> {
 }
 
 impl<'a> Input<'a> {
-    /// Reads a caller's request, and which null elements were skipped.
-    pub(crate) fn sent(raw: Raw<'a>) -> Result<(Self, Option<Nulls>), ShapeError> {
+    /// Reads a caller's input, and which null elements were skipped.
+    pub(crate) fn from_caller(raw: Raw<'a>) -> Result<(Self, Option<Nulls>), ShapeError> {
         match raw.shape() {
             Shape::String => JsonStr::read(raw).map(|text| (Self::Text(text), None)),
             Shape::Array => {
-                let Present { list, nulls } = list_of_present(raw, "an array of items", Item::sent)?;
+                let Present { list, nulls } = list_of_present(raw, "an array of items", Item::from_caller)?;
                 Ok((Self::Items(list), nulls))
             }
             _ => Err(ShapeError::expected("", "a string or an array of items", raw)),
@@ -110,12 +110,12 @@ impl<'a> Input<'a> {
     }
 }
 
-/// `text`: the shape of the answer's text.
+/// `text`: format and verbosity of the answer's text.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Text<'a> {
-    /// The object as it was written; none where it was not.
+    /// The object as it was written; `None` if it is absent.
     pub raw: Option<Raw<'a>>,
-    /// Plain, JSON, or JSON by a schema.
+    /// Plain text, JSON, or JSON that follows a schema.
     pub format: TextFormat<'a>,
     /// `low`, `medium`, `high`.
     pub verbosity: Option<Cow<'a, str>>,
@@ -129,16 +129,16 @@ pub enum TextFormat<'a> {
     Text,
     /// Any JSON object.
     JsonObject,
-    /// JSON by a schema.
+    /// JSON that follows a schema.
     JsonSchema(JsonSchemaFormat<'a>),
-    /// A format that this version does not know.
+    /// An unknown format.
     Other(Raw<'a>),
 }
 
 /// `text.format` of type `json_schema`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JsonSchemaFormat<'a> {
-    /// What the schema is called.
+    /// The schema's name.
     pub name: Cow<'a, str>,
     /// Its description for the model.
     pub description: Option<JsonStr<'a>>,
@@ -172,7 +172,7 @@ impl<'a> Field<'a> for TextFormat<'a> {
             "text" => Ok(Self::Text),
             "json_object" => Ok(Self::JsonObject),
             "json_schema" => {
-                // The chat shape nests the same fields one level deeper.
+                // Chat Completions has the same fields one level deeper.
                 let (fields, prefix) = match raw.get("json_schema") {
                     Some(nested) if nested.shape() == Shape::Object => (nested, "json_schema."),
                     _ => (raw, ""),
@@ -212,7 +212,7 @@ impl<'a> Field<'a> for ReasoningSettings<'a> {
         let summary: Option<Cow<'a, str>> = optional(raw, "summary")?;
         let summary = match summary {
             None => optional(raw, "generate_summary")?,
-            said => said,
+            value => value,
         };
         Ok(Self { raw, effort: optional(raw, "effort")?, summary })
     }

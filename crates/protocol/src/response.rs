@@ -1,4 +1,4 @@
-//! The response object: the 31 published keys and our own `amalgam`, always all of them.
+//! The response object: all 31 published keys and our own `amalgam`, in every response.
 
 use std::{borrow::Cow, sync::LazyLock};
 
@@ -14,15 +14,15 @@ use crate::{
 /// The status of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Status {
-    /// Waits for its turn.
+    /// Waits in the background queue.
     Queued,
     /// Runs.
     InProgress,
-    /// Ended well.
+    /// Ended successfully.
     Completed,
-    /// Ended in an error.
+    /// Ended with an error.
     Failed,
-    /// Ended early, with what there was.
+    /// Ended early, with partial output.
     Incomplete,
     /// Cancelled on request.
     Cancelled,
@@ -33,12 +33,12 @@ impl Status {
     pub const ALL: [Self; 6] =
         [Self::Queued, Self::InProgress, Self::Completed, Self::Failed, Self::Incomplete, Self::Cancelled];
 
-    /// The status of this name.
+    /// The status with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.name() == name)
     }
 
-    /// Whether nothing about the response changes any more.
+    /// Whether the response can no longer change.
     pub fn is_final(self) -> bool {
         !matches!(self, Self::Queued | Self::InProgress)
     }
@@ -59,7 +59,7 @@ impl Status {
 /// Token usage of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
-    /// Tokens of the prompt, cached ones among them.
+    /// Prompt tokens, including cached ones.
     pub input_tokens: u64,
     /// Of those, read from a cache.
     pub cached_tokens: u64,
@@ -69,11 +69,11 @@ pub struct Usage {
     pub output_tokens: u64,
     /// Of those, reasoning tokens.
     pub reasoning_tokens: u64,
-    /// The upstream's own total, where it gave one.
+    /// The upstream's total, if it reported one.
     pub total_tokens: Option<u64>,
     /// Estimated, at least in part, because the upstream reported no usage.
     pub estimated: bool,
-    /// Where only some of several calls are counted by us: what the upstream has reported of the others.
+    /// If only some of several calls were estimated, the usage that upstreams reported for the others.
     pub reported: Option<ReportedUsage>,
 }
 
@@ -84,7 +84,7 @@ pub struct ReportedUsage {
     pub input_tokens: u64,
     /// Tokens of the answers.
     pub output_tokens: u64,
-    /// Both, by the upstream's own total where it gave one.
+    /// Both, by the upstream's total if it reported one.
     pub total_tokens: u64,
 }
 
@@ -115,7 +115,7 @@ impl ReportedUsage {
 }
 
 impl Usage {
-    /// Both together; a total that only one of them has is made for the other.
+    /// The sum. If only one of them has a total, it is computed for the other.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         let total_tokens = match (self.total_tokens, other.total_tokens) {
@@ -138,7 +138,7 @@ impl Usage {
         }
     }
 
-    /// What the upstream has reported of it, if anything.
+    /// The reported part, if there is any.
     fn known(&self) -> Option<ReportedUsage> {
         match self.estimated {
             true => self.reported,
@@ -150,14 +150,13 @@ impl Usage {
         }
     }
 
-    /// Reads what [`Usage::write`] wrote: what an upstream writes says nothing about who has counted.
+    /// Reads what [`Usage::write`] wrote. Unlike an upstream's usage, it says which part is estimated.
     pub fn read_stored(raw: Raw<'_>) -> Self {
         let estimated = raw.get("estimated").and_then(Raw::as_bool) == Some(true);
         Self { estimated, reported: raw.get("reported").map(ReportedUsage::read), ..Self::read(raw) }
     }
 
-    /// Reads usage in the words of either wire: `input_tokens` or `prompt_tokens`, `output_tokens` or
-    /// `completion_tokens`.
+    /// Reads usage of either API: `input_tokens` or `prompt_tokens`, `output_tokens` or `completion_tokens`.
     pub fn read(raw: Raw<'_>) -> Self {
         let mut usage = Self::default();
         for (key, value) in raw.fields() {
@@ -183,7 +182,7 @@ impl Usage {
         self.total_tokens.unwrap_or(self.input_tokens.saturating_add(self.output_tokens))
     }
 
-    /// Writes the object with every sub-field: clients break on missing ones.
+    /// Writes the object with every field, because clients fail on missing ones.
     pub fn write(&self, writer: &mut Writer) {
         writer.object(|writer| {
             writer.key("input_tokens").number(self.input_tokens);
@@ -217,11 +216,11 @@ pub struct ResponseSettings(Bytes);
 /// Values of [`ResponseSettings`] that the request alone does not decide.
 #[derive(Debug, Clone, Copy)]
 pub struct Effective<'a> {
-    /// The model's name as the caller knows it.
+    /// The model's name that the caller requested.
     pub model: &'a str,
     /// Whether the response is stored.
     pub stored: bool,
-    /// Whether the turn really runs in the background.
+    /// Whether the turn runs in the background.
     pub background: bool,
 }
 
@@ -248,23 +247,23 @@ impl ResponseSettings {
         write_optional(writer.key("safety_identifier"), request.safety_identifier.as_deref());
         writer.key("service_tier").string(filled(&request.service_tier).unwrap_or("default"));
         writer.key("store").bool(effective.stored);
-        match asks_as_usual(request) {
-            true => writer.valid(&USUALLY_ASKED),
-            false => write_asked(&mut writer, request),
+        match has_default_parameters(request) {
+            true => writer.valid(&DEFAULT_PARAMETERS),
+            false => write_parameters(&mut writer, request),
         }
         Self(writer.into_bytes().into())
     }
 }
 
-/// What [`write_asked`] writes for most requests, written once.
-static USUALLY_ASKED: LazyLock<Vec<u8>> = LazyLock::new(|| {
+/// The output of [`write_parameters`] for most requests, encoded once.
+static DEFAULT_PARAMETERS: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut writer = Writer::default();
-    write_asked(&mut writer, &CreateResponse::default());
+    write_parameters(&mut writer, &CreateResponse::default());
     writer.into_bytes()
 });
 
 /// Whether a request sets none of these parameters.
-fn asks_as_usual(request: &CreateResponse<'_>) -> bool {
+fn has_default_parameters(request: &CreateResponse<'_>) -> bool {
     request.temperature.is_none()
         && request.text == Text::default()
         && request.tool_choice.is_none()
@@ -277,8 +276,8 @@ fn asks_as_usual(request: &CreateResponse<'_>) -> bool {
         && request.metadata.is_none()
 }
 
-/// How a request wants to be answered.
-fn write_asked(writer: &mut Writer, request: &CreateResponse<'_>) {
+/// Writes the parameters of generation.
+fn write_parameters(writer: &mut Writer, request: &CreateResponse<'_>) {
     writer.key("temperature").float(request.temperature.unwrap_or(1.0));
     write_text(writer.key("text"), &request.text);
     write_choice(writer.key("tool_choice"), request.tool_choice.as_ref());
@@ -295,40 +294,40 @@ fn write_asked(writer: &mut Writer, request: &CreateResponse<'_>) {
 }
 
 impl ResponseSettings {
-    /// Settings that were stored: what [`ResponseSettings::bytes`] gave.
+    /// Stored settings: the bytes of [`ResponseSettings::bytes`].
     pub fn stored(bytes: Bytes) -> Self {
         Self(bytes)
     }
 
-    /// The inside of a JSON object, to be stored.
+    /// The fields of a JSON object, without its braces, to be stored.
     pub fn bytes(&self) -> &Bytes {
         &self.0
     }
 
-    /// Bytes of it.
+    /// The size in bytes.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Never: every key is there.
+    /// Never: every key is present.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// The field `amalgam`: the model that answered, and what of the request was lost in translation.
+/// The field `amalgam`: the model that answered, and what was lost in translation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Provenance {
-    /// `upstream/model`; nothing until a model has accepted.
+    /// `upstream/model`; `None` until a model has accepted.
     pub model: Option<String>,
-    /// What was not carried over, one text per loss: `field: reason`.
+    /// The losses, each as `field: reason`.
     pub losses: Vec<String>,
-    /// The id that the model's server gave its last answer. Stored, so that the response is found by it; not shown.
+    /// The upstream's id of its last answer. Stored for searches; not shown.
     pub provider_id: Option<String>,
 }
 
 impl Provenance {
-    /// Writes the object as it is shown.
+    /// Writes the object as callers see it.
     pub fn write(&self, writer: &mut Writer) {
         writer.object(|writer| self.write_shown(writer));
     }
@@ -348,7 +347,7 @@ impl Provenance {
         }
     }
 
-    /// The object as JSON text, to be stored.
+    /// The object for the store.
     pub fn to_json(&self) -> Json {
         let mut writer = Writer::with_capacity(128);
         writer.object(|writer| {
@@ -370,19 +369,19 @@ pub struct Snapshot<'a> {
     pub created_at: u64,
     /// Seconds since 1970, once it has completed.
     pub completed_at: Option<u64>,
-    /// Where it is in its life.
+    /// The current status.
     pub status: Status,
     /// Why it failed.
     pub error: Option<&'a ErrorObject>,
     /// Why it is incomplete.
     pub incomplete_reason: Option<&'a str>,
-    /// What came out, item by item.
+    /// The output items.
     pub output: &'a [Json],
-    /// What it cost.
+    /// The token usage.
     pub usage: Option<Usage>,
-    /// Who answered.
+    /// The model that answered, and the losses.
     pub provenance: &'a Provenance,
-    /// What it repeats of its request.
+    /// The parameters of the request that it repeats.
     pub settings: &'a ResponseSettings,
 }
 
@@ -416,7 +415,7 @@ impl Snapshot<'_> {
     }
 }
 
-/// `"conv_…"` or `{"id": "conv_…"}`; the empty id names none.
+/// `"conv_…"` or `{"id": "conv_…"}`; an empty id is none.
 fn conversation_id(conversation: Raw<'_>) -> Option<Cow<'_, str>> {
     let id = match conversation.as_str() {
         Some(id) => Some(id.decode()),
@@ -472,8 +471,8 @@ fn write_json_str(writer: &mut Writer, text: Option<JsonStr<'_>>) {
     }
 }
 
-/// A function is repeated with description, parameters and strict, null where they were not given. What an MCP server is
-/// authorised by is not repeated.
+/// Writes a function with description, parameters and strict, null if they are absent. The credentials of an MCP server
+/// are omitted.
 fn write_tool(writer: &mut Writer, tool: &Tool<'_>) {
     let function = match &tool.kind {
         ToolKind::Function(function) => function,
@@ -513,14 +512,14 @@ impl Text<'_> {
 }
 
 impl ToolChoice<'_> {
-    /// Writes the choice as it was written, or in its published form where that was another.
+    /// Writes the choice unchanged, or in its published form if the caller used another.
     pub fn write(&self, writer: &mut Writer) {
         write_choice(writer, Some(self));
     }
 }
 
 fn write_choice(writer: &mut Writer, choice: Option<&ToolChoice<'_>>) {
-    // `tool` and the shape of chat have no place in this wire; whatever else the choice says stays.
+    // `tool` and the format of Chat Completions are not part of this API; all other fields are kept.
     let named = |writer: &mut Writer, kind: &str, name: &str, raw: Raw<'_>| match raw {
         raw if raw.get_str("type").as_deref() == Some(kind) && raw.get("name").is_some() => writer.raw(raw),
         _ => writer.object(|writer| {

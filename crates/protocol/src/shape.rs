@@ -1,52 +1,52 @@
-//! Reading a typed view from [`Raw`], with errors that name the JSON path.
+//! Reads typed views from [`Raw`], with errors that name the JSON path.
 
 use std::{borrow::Cow, fmt};
 
 use crate::json::{JsonStr, Raw, Shape};
 
-/// What is wrong with a value, and at which path below the one that was read.
+/// What is wrong with a value, and at which path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{fault}")]
 pub struct ShapeError {
     /// Such as `content[0].text`; empty for the value itself.
     pub path: String,
-    /// What is wrong there.
+    /// What is wrong.
     pub fault: ShapeFault,
 }
 
 /// What is wrong with a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ShapeFault {
-    /// A field that must be there is not.
+    /// A required field is missing.
     Missing,
-    /// The value is of another JSON type.
+    /// The value has another JSON type.
     Type {
-        /// What it should be, with its article.
+        /// The expected type, with its article.
         expected: &'static str,
-        /// What it is.
+        /// The actual type.
         got: Shape,
     },
-    /// The type is right, the value is not.
+    /// The type is right, but the value is not.
     Value(Cow<'static, str>),
 }
 
 impl ShapeError {
-    /// A field that must be there is not.
+    /// A required field is missing.
     pub fn missing(path: &str) -> Self {
         Self { path: path.to_owned(), fault: ShapeFault::Missing }
     }
 
-    /// The value at `path` is of another type.
+    /// The value at `path` has another type.
     pub fn expected(path: &str, expected: &'static str, value: Raw<'_>) -> Self {
         Self { path: path.to_owned(), fault: ShapeFault::Type { expected, got: value.shape() } }
     }
 
-    /// The value at `path` has the right type and is wrong all the same.
+    /// The value at `path` has the right type, but is invalid.
     pub fn value(path: &str, message: impl Into<Cow<'static, str>>) -> Self {
         Self { path: path.to_owned(), fault: ShapeFault::Value(message.into()) }
     }
 
-    /// The same error seen from one level up, where this value is the field `name`.
+    /// The error of the parent object, in which this value is the field `name`.
     #[must_use]
     pub fn under(mut self, name: &str) -> Self {
         self.path = match self.path.as_str() {
@@ -57,7 +57,7 @@ impl ShapeError {
         self
     }
 
-    /// The same error seen from one level up, where this value is element `index`.
+    /// The error of the parent array, in which this value is element `index`.
     #[must_use]
     pub fn at(self, index: usize) -> Self {
         self.under(&format!("[{index}]"))
@@ -74,7 +74,7 @@ impl fmt::Display for ShapeFault {
     }
 }
 
-/// Reads the elements of an array; an error names its element.
+/// Reads the elements of an array; an error names the element's index.
 pub(crate) fn list<'a, T>(
     raw: Raw<'a>,
     expected: &'static str,
@@ -86,7 +86,7 @@ pub(crate) fn list<'a, T>(
     raw.elements().enumerate().map(|(index, element)| read(element).map_err(|error| error.at(index))).collect()
 }
 
-/// The elements of an array without the null ones among them.
+/// The elements of an array that are not null.
 pub(crate) struct Present<T> {
     pub(crate) list: Vec<T>,
     pub(crate) nulls: Option<Nulls>,
@@ -101,7 +101,7 @@ pub struct Nulls {
     pub count: usize,
 }
 
-/// Reads the elements of an array that are not null; an error names its element, null ones counted.
+/// Reads the elements of an array that are not null. An error names the element's index, counting null ones.
 pub(crate) fn list_of_present<'a, T>(
     raw: Raw<'a>,
     expected: &'static str,
@@ -120,7 +120,7 @@ pub(crate) fn list_of_present<'a, T>(
     Ok(present)
 }
 
-/// Checks that `raw` is an object before its fields are walked.
+/// Checks that `raw` is an object before its fields are read.
 pub(crate) fn object<'a>(raw: Raw<'a>) -> Result<crate::json::Fields<'a>, ShapeError> {
     match raw.shape() {
         Shape::Object => Ok(raw.fields()),
@@ -128,7 +128,7 @@ pub(crate) fn object<'a>(raw: Raw<'a>) -> Result<crate::json::Fields<'a>, ShapeE
     }
 }
 
-/// A value that knows how to read itself from the field `name`.
+/// A type that is read from the value of a field.
 pub(crate) trait Field<'a>: Sized {
     fn read(raw: Raw<'a>) -> Result<Self, ShapeError>;
 
@@ -188,8 +188,8 @@ impl<'a, T: Field<'a>> Field<'a> for Option<T> {
 
 /// Declares a view of a JSON object: a struct whose fields are read by name, and its reader.
 ///
-/// A field of type `Option` may be absent or null; a field marked `= default` too; any other must be there. Fields that
-/// are not declared are skipped; they remain in the [`Raw`] that the view was read from.
+/// A field of type `Option`, or with `= default`, may be absent or null; any other field is required. Undeclared fields
+/// are skipped; they remain in the [`Raw`] that the view was read from.
 macro_rules! view {
     (
         $(#[$meta:meta])*
@@ -245,7 +245,7 @@ macro_rules! shape_take {
     ($field:ident, $name:expr, $kind:ty) => {
         match $field {
             Some(value) => value,
-            // An `Option` reads `null` as absent, so that absent and null are one case.
+            // An `Option` reads `null` as absent, so that both are one case.
             None => <$kind>::read($crate::json::Raw::NULL).map_err(|_| $crate::shape::ShapeError::missing($name))?,
         }
     };

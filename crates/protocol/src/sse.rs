@@ -1,4 +1,4 @@
-//! Server-sent events: a reader that takes bytes in any pieces, and the frame around an event that we write.
+//! Server-sent events: a reader for bytes in any pieces, and a writer of frames.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ pub const DONE: &[u8] = b"data: [DONE]\n\n";
 const EVENT: &[u8] = b"event: ";
 const DATA: &[u8] = b"data: ";
 
-/// One event as it arrived.
+/// A received event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
     /// The `event:` line, if there was one.
@@ -26,20 +26,20 @@ pub struct Frame {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("event stream has a line of more than {limit} bytes")]
 pub struct Overlong {
-    /// The most that a line may have.
+    /// The maximum length of a line.
     pub limit: usize,
 }
 
 /// Splits a byte stream into frames. Data that arrives in one piece is not copied.
 #[derive(Debug)]
 pub struct Reader {
-    /// What has arrived.
+    /// The received bytes.
     chunk: Bytes,
-    /// How much of it was looked at.
+    /// How many of them were read.
     at: usize,
-    /// The beginning of a line whose end has not arrived.
-    carry: BytesMut,
-    /// The last line ended in CR: a line feed that follows belongs to it.
+    /// The beginning of an incomplete line.
+    partial_line: BytesMut,
+    /// Whether the last line ended in CR: a following LF belongs to it.
     after_cr: bool,
     started: bool,
     event: Option<Bytes>,
@@ -59,7 +59,7 @@ impl Reader {
         Self {
             chunk: Bytes::new(),
             at: 0,
-            carry: BytesMut::new(),
+            partial_line: BytesMut::new(),
             after_cr: false,
             started: false,
             event: None,
@@ -68,18 +68,18 @@ impl Reader {
         }
     }
 
-    /// Takes the next piece. Call [`Reader::frame`] until it gives nothing before the next one.
+    /// Adds the next piece. Call [`Reader::frame`] until it returns `None` before the next push.
     pub fn push(&mut self, chunk: Bytes) {
         debug_assert!(self.chunk.is_empty(), "the last piece is used up before the next one comes");
         self.chunk = chunk;
     }
 
-    /// The next whole frame, if one is there.
+    /// The next complete frame, if there is one.
     pub fn frame(&mut self) -> Result<Option<Frame>, Overlong> {
-        if let Some(frame) = self.usual_frame() {
+        if let Some(frame) = self.fast_frame() {
             return Ok(Some(frame));
         }
-        // Lines are looked at where they are: each one as a piece of its own would be counted in and out.
+        // Lines are read in place: a `Bytes` slice for each would cost reference counting.
         let chunk = std::mem::take(&mut self.chunk);
         let found = self.frame_in(&chunk);
         match self.at < chunk.len() {
@@ -89,10 +89,10 @@ impl Reader {
         found
     }
 
-    /// A frame as servers write nearly all of theirs, if it is here: data in one line, alone or behind its name. It is found
-    /// without a look at each line.
-    fn usual_frame(&mut self) -> Option<Frame> {
-        let between = self.started && !self.after_cr && self.carry.is_empty();
+    /// A frame of the usual form, if it is complete: one `data:` line, alone or after its `event:` line. Found without
+    /// scanning each line.
+    fn fast_frame(&mut self) -> Option<Frame> {
+        let between = self.started && !self.after_cr && self.partial_line.is_empty();
         if !between || self.event.is_some() || self.data.is_some() {
             return None;
         }
@@ -122,10 +122,10 @@ impl Reader {
         Some(frame)
     }
 
-    /// The stream is over: gives the frame that no blank line has ended. Call until it gives nothing.
+    /// Handles the end of the stream: returns a frame without a final blank line. Call until it returns `None`.
     pub fn end(&mut self) -> Option<Frame> {
-        if !self.carry.is_empty() {
-            let line = self.carry.split().freeze();
+        if !self.partial_line.is_empty() {
+            let line = self.partial_line.split().freeze();
             if let Ok(Some(frame)) = self.take_line(&line, 0..line.len()) {
                 return Some(frame);
             }
@@ -140,22 +140,22 @@ impl Reader {
                 continue;
             }
             let found = memchr2(b'\n', b'\r', rest);
-            if self.carry.len() + found.unwrap_or(rest.len()) > self.limit {
+            if self.partial_line.len() + found.unwrap_or(rest.len()) > self.limit {
                 return Err(Overlong { limit: self.limit });
             }
             let Some(length) = found else {
-                self.carry.extend_from_slice(rest);
+                self.partial_line.extend_from_slice(rest);
                 self.at = chunk.len();
                 break;
             };
             let line = self.at..self.at + length;
             self.at = line.end + 1;
             self.after_cr = chunk.get(line.end) == Some(&b'\r');
-            let frame = if self.carry.is_empty() {
+            let frame = if self.partial_line.is_empty() {
                 self.take_line(chunk, line)?
             } else {
-                self.carry.extend_from_slice(chunk.get(line).unwrap_or_default());
-                let line = self.carry.split().freeze();
+                self.partial_line.extend_from_slice(chunk.get(line).unwrap_or_default());
+                let line = self.partial_line.split().freeze();
                 self.take_line(&line, 0..line.len())?
             };
             if frame.is_some() {
@@ -165,7 +165,7 @@ impl Reader {
         Ok(None)
     }
 
-    /// Takes the line that stands at `place` in `text`.
+    /// Reads the line at `place` in `text`.
     fn take_line(&mut self, text: &Bytes, mut place: Range<usize>) -> Result<Option<Frame>, Overlong> {
         let mut line = text.get(place.clone()).unwrap_or_default();
         if !std::mem::replace(&mut self.started, true)
@@ -188,7 +188,7 @@ impl Reader {
             None => (line, place.end..place.end),
         };
         match name {
-            // Some servers leave the blank line out: the next event's name ends the event before it.
+            // Some servers omit the blank line: the next `event:` line ends the event before it.
             b"event" => {
                 let finished = self.data.is_some().then(|| self.flush()).flatten();
                 self.event = Some(text.slice(value));
@@ -228,8 +228,8 @@ impl Reader {
 }
 
 impl Writer {
-    /// Writes the frame that streams are made of: `response.output_text.delta`. `located` is what stands between the number of
-    /// the event and its text, `logprobs` an array; both are known to be valid.
+    /// Writes the most frequent frame: `response.output_text.delta`. `located` is the encoded text between the sequence
+    /// number and the delta, `logprobs` an array; both must be valid.
     pub fn text_delta(&mut self, sequence: u64, located: &[u8], delta: &Literal, logprobs: Option<&[u8]>) {
         self.reserve(located.len() + delta.escaped().len() + logprobs.map_or(0, <[u8]>::len) + 144);
         self.outside(
@@ -246,7 +246,7 @@ impl Writer {
         self.outside(b"}\n\n");
     }
 
-    /// Writes one frame whose data is the JSON object that `fill` writes. `event` is one of our own names.
+    /// Writes one frame whose data is the JSON object that `fill` writes. `event` is one of our constants.
     pub fn frame(&mut self, event: &str, fill: impl FnOnce(&mut Self)) {
         self.outside(b"event: ");
         self.outside(event.as_bytes());
@@ -258,7 +258,7 @@ impl Writer {
             writer.outside(b"\"");
             fill(writer);
         });
-        // What others wrote may go over several lines, and a line end would end the data.
+        // JSON of callers or upstreams may have newlines, which would end the data line.
         self.keep_to_one_line(start);
         self.outside(b"\n\n");
     }
@@ -369,7 +369,7 @@ mod tests {
         reader.push(Bytes::from_static(b"data: 1234567890"));
         assert_eq!(reader.frame(), Err(Overlong { limit: 10 }));
 
-        // Also behind frames that are found at once, in a name as in data.
+        // Also after frames that take the fast path, in a name as in data.
         for long in [&b"data: 12345\n\n"[..], b"event: 1234\ndata: 1\n\n"] {
             let mut reader = Reader::new(10);
             reader.push(Bytes::from([b"data: 1\n\nevent: a\ndata: 2\n\n", long].concat()));

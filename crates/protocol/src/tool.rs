@@ -13,11 +13,11 @@ use crate::{
 pub struct Tool<'a> {
     /// The tool as it was written.
     pub raw: Raw<'a>,
-    /// What it is.
+    /// Its kind.
     pub kind: ToolKind<'a>,
 }
 
-/// What a tool is.
+/// The kinds of tools.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ToolKind<'a> {
     /// `function`
@@ -26,15 +26,15 @@ pub enum ToolKind<'a> {
     Custom(CustomTool<'a>),
     /// `namespace`
     Namespace(NamespaceTool<'a>),
-    /// `shell`, `local_shell`, `apply_patch`, `tool_search`, `computer…`: the client runs it.
+    /// `shell`, `local_shell`, `apply_patch`, `tool_search`, `computer…`: run by the client.
     Client(ClientTool, ClientToolSettings<'a>),
-    /// A tool that a server runs, by its wire name: `mcp`, `web_search`, `file_search` and the like.
+    /// A server-run tool, by its type: `mcp`, `web_search`, `file_search` and others.
     Hosted(HostedTool, Cow<'a, str>),
-    /// A kind that this version does not know.
+    /// An unknown kind.
     Other(Cow<'a, str>),
 }
 
-/// Tools that a server runs.
+/// Server-run tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HostedTool {
     /// `mcp`
@@ -54,7 +54,7 @@ pub enum HostedTool {
 view! {
     /// A function with a JSON Schema for its arguments.
     pub struct FunctionTool<'a> {
-        /// What the model calls it by.
+        /// The name that the model calls.
         name: Cow<'a, str>,
         /// Its description for the model.
         description: Option<JsonStr<'a>>,
@@ -62,7 +62,7 @@ view! {
         parameters: Option<Raw<'a>>,
         /// Whether arguments must follow the schema exactly.
         strict: Option<bool>,
-        /// Whether the tool is left out until a search finds it.
+        /// Whether the tool is hidden until a search finds it.
         defer_loading: Option<bool>,
     }
 }
@@ -70,7 +70,7 @@ view! {
 view! {
     /// A tool that takes free text.
     pub struct CustomTool<'a> {
-        /// What the model calls it by.
+        /// The name that the model calls.
         name: Cow<'a, str>,
         /// Its description for the model.
         description: Option<JsonStr<'a>>,
@@ -94,17 +94,17 @@ view! {
 view! {
     /// Tools of an MCP server.
     pub struct McpTool<'a> {
-        /// What the server is called in this request.
+        /// The server's name in this request.
         server_label: Cow<'a, str>,
-        /// Where it is.
+        /// Its address.
         server_url: Option<Cow<'a, str>>,
-        /// A connector of the upstream's own, in the place of a server.
+        /// A connector of the upstream, in place of a server.
         connector_id: Option<Cow<'a, str>>,
         /// Its description.
         server_description: Option<Cow<'a, str>>,
-        /// The credential for it.
+        /// Its credential.
         authorization: Option<Cow<'a, str>>,
-        /// Headers for it: an object of strings.
+        /// Its headers: an object of strings.
         headers: Option<Raw<'a>>,
         /// A list of names, or `{"tool_names", "read_only"}`.
         allowed_tools: Option<Raw<'a>>,
@@ -114,11 +114,11 @@ view! {
 }
 
 view! {
-    /// A search over stores of documents.
+    /// A search over collections of documents.
     pub struct FileSearchTool<'a> {
-        /// Where to look.
+        /// The collections.
         vector_store_ids: StoreIds<'a> = StoreIds(Vec::new()),
-        /// How much is wanted.
+        /// The maximum number of results.
         max_num_results: Option<u64>,
         /// A comparison, or several of them with `and` or `or`.
         filters: Option<Raw<'a>>,
@@ -128,13 +128,13 @@ view! {
 }
 
 impl<'a> FileSearchTool<'a> {
-    /// A tool of type `file_search`.
+    /// Reads a tool of type `file_search`.
     pub fn of(tool: Raw<'a>) -> Result<Self, ShapeError> {
         Self::read(tool)
     }
 }
 
-/// Ids of stores of documents.
+/// Ids of collections.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoreIds<'a>(pub Vec<Cow<'a, str>>);
 
@@ -145,7 +145,7 @@ impl<'a> Field<'a> for StoreIds<'a> {
 }
 
 impl<'a> McpTool<'a> {
-    /// A tool of type `mcp`.
+    /// Reads a tool of type `mcp`.
     pub fn of(tool: Raw<'a>) -> Result<Self, ShapeError> {
         Self::read(tool)
     }
@@ -193,7 +193,7 @@ impl<'a> Tool<'a> {
         let client = |tool| ClientToolSettings::read(raw).map(|settings| ToolKind::Client(tool, settings));
         let kind = match &*kind {
             "function" => match raw.get("function") {
-                // The chat shape, nested one level deeper, arrives often enough to be worth reading.
+                // The format of Chat Completions, nested one level deeper, is common enough to be supported.
                 Some(nested) if nested.shape() == Shape::Object && raw.get("name").is_none() => {
                     ToolKind::Function(FunctionTool::field("function", nested)?)
                 }
@@ -236,15 +236,15 @@ pub enum ToolChoice<'a> {
     Auto,
     /// `"required"`
     Required,
-    /// `{"type": "function", "name"}`, and `{"type": "tool", "name"}` as some write it.
+    /// `{"type": "function", "name"}`, and `{"type": "tool", "name"}`, which some clients send.
     Function(Cow<'a, str>, Raw<'a>),
     /// `{"type": "custom", "name"}`
     Custom(Cow<'a, str>, Raw<'a>),
     /// `{"type": "mcp", "server_label", "name"}`
     Mcp {
-        /// Which server.
+        /// The server.
         server_label: Cow<'a, str>,
-        /// Which of its tools.
+        /// One of its tools.
         name: Option<Cow<'a, str>>,
         /// The choice as it was written.
         raw: Raw<'a>,
@@ -253,16 +253,16 @@ pub enum ToolChoice<'a> {
     Allowed(AllowedTools<'a>),
     /// `{"type": "shell"}`, `{"type": "apply_patch"}`, …
     Client(ClientTool, Raw<'a>),
-    /// `{"type": "web_search"}` and the other tools that a server runs, or one that we do not know.
+    /// `{"type": "web_search"}` and other server-run tools, or an unknown type.
     Hosted(Cow<'a, str>, Raw<'a>),
 }
 
-/// A hard limit on what may be called.
+/// The only tools that may be called.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AllowedTools<'a> {
     /// Whether one of them must be called.
     pub required: bool,
-    /// Each as `tool_choice` would name it.
+    /// Each in the form of a `tool_choice`.
     pub tools: Vec<ToolChoice<'a>>,
 }
 

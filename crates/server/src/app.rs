@@ -1,4 +1,4 @@
-//! What every handler can reach.
+//! The state that every handler can access.
 
 use std::{
     ops::Deref,
@@ -10,26 +10,26 @@ use std::{
 
 use crate::{auth::Auth, body::BodyLimits, origins::AllowedOrigins, request_memory::RequestMemory, wires::Checks};
 
-/// What the binary joins.
+/// The parts that the binary assembles.
 pub struct ServerParts {
-    /// What the program does.
+    /// The application.
     pub app: Arc<amalgam_app::Application>,
     /// Authenticates callers.
     pub auth: Auth,
-    /// Which web pages may call.
+    /// The origins whose pages may call the server.
     pub origins: AllowedOrigins,
 }
 
-/// The application behind HTTP.
+/// The application with its HTTP parts.
 pub struct App {
     pub(crate) app: Arc<amalgam_app::Application>,
     pub(crate) auth: Auth,
-    /// What upstreams said about assistants' models lately.
+    /// Recent results of model checks for the assistants' health route.
     pub(crate) checks: Checks,
-    /// What requests may hold.
+    /// The memory budget of requests.
     pub(crate) memory: RequestMemory,
-    /// What of it WebSockets may remember.
-    pub(crate) remembering: RequestMemory,
+    /// The part of the budget for responses that WebSockets remember.
+    pub(crate) connection_memory: RequestMemory,
     pub(crate) origins: AllowedOrigins,
     ready: AtomicBool,
 }
@@ -43,13 +43,13 @@ impl Deref for App {
 }
 
 impl App {
-    /// Joins the parts.
+    /// Assembles the parts.
     pub fn new(ServerParts { app, auth, origins }: ServerParts) -> Self {
         let memory = RequestMemory::new(app.limits.request_bytes_total);
         Self {
             auth,
             checks: Checks::default(),
-            remembering: memory.part(app.limits.remembered_bytes),
+            connection_memory: memory.part(app.limits.remembered_bytes),
             memory,
             origins,
             ready: AtomicBool::new(true),
@@ -57,23 +57,23 @@ impl App {
         }
     }
 
-    /// The application behind HTTP.
+    /// The application.
     pub fn application(&self) -> &Arc<amalgam_app::Application> {
         &self.app
     }
 
-    /// How large a body with images and files may be, and how slowly it may come.
+    /// The limits for a body with images and files.
     pub(crate) fn whole_body(&self) -> BodyLimits {
         BodyLimits { bytes: self.limits.body_bytes + self.limits.media_bytes, ..self.text_body() }
     }
 
-    /// The same for a body without images and files.
+    /// The limits for a body without images and files.
     pub(crate) fn text_body(&self) -> BodyLimits {
         let limits = &self.limits;
         BodyLimits { bytes: limits.body_bytes, text_bytes: limits.body_bytes, pause: limits.body_pause }
     }
 
-    /// Tells load balancers to send no more work.
+    /// Reports "not ready" from now on, so that load balancers send no more requests.
     pub fn drain(&self) {
         self.ready.store(false, Ordering::Release);
     }

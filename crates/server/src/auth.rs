@@ -1,19 +1,19 @@
-//! Who is asking. One extractor for every wire; no credential, no scope.
+//! CallerLookup: one service for every wire. Without a credential there is no scope.
 //!
-//! Three kinds of credentials come as `Authorization: Bearer …`: keys of the configuration, keys of the store (`am_…`),
-//! and signed tokens. What is known from a moment ago is answered at once; everything else is asked of the store, and
-//! while the store does not answer, no caller is let in.
+//! Callers send one of three kinds of credentials as `Authorization: Bearer …`: keys of the configuration, keys of the
+//! store (`am_…`), and signed tokens. A recent result comes from a cache; everything else is looked up in the store,
+//! and while the store does not answer, no caller is admitted.
 
 mod attempts;
 mod cache;
 mod identity;
 mod jwks;
 mod jwt;
-mod keys;
-mod uses;
+mod last_used;
 
 use std::{collections::HashMap, net::IpAddr, sync::Arc, time::Duration};
 
+use amalgam_app::administration::keys::{ConfiguredKey, KEY_PREFIX, Pepper};
 use amalgam_core::{
     BoxFuture, Clock, Fault, FaultKind, Operator, Rights, Scope, StoreError,
     store::{TenancyStore, TenantRecord},
@@ -23,57 +23,44 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::{sync::Semaphore, time::Instant};
 
 use self::attempts::Attempts;
-use self::cache::{Cache, Hash, Known};
+use self::cache::{Cache, CacheEntry, Hash};
 use self::identity::Identity;
 use self::jwt::Jwt;
-use self::uses::Uses;
+use self::last_used::LastUsed;
 use crate::{
-    listener::{ConnectionKey, KeyPlaces, Peer},
+    listener::{ConnectionKey, KeyConnections, Peer},
     proxies::TrustedProxies,
 };
 
-pub use self::identity::is_user;
-pub use self::jwt::{JwksPlace, JwtSettings};
-pub use self::keys::{Issued, KeyOrder, Pepper, PepperError, SEALED_MEMORIES, issue, memory_context};
+pub use self::jwt::{JwksLocation, JwtSettings};
 
-/// How long the store may take to authenticate a caller.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// The timeout for a lookup in the store.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Lookups at once for addresses that have tried too many unknown keys.
-const GUESSES_AT_ONCE: usize = 4;
+/// The number of concurrent lookups for addresses that have tried too many unknown keys.
+const MAX_GUESS_LOOKUPS: usize = 4;
 
-/// A key that stands in the configuration.
-#[derive(Debug, Clone)]
-pub struct ConfiguredKey {
-    /// What its callers send.
-    pub key: SecretString,
-    /// Whose it is, as the store has it.
-    pub tenant: TenantRecord,
-    /// What it may do.
-    pub rights: Rights,
-}
-
-/// What telling callers apart needs.
+/// The parts of authentication.
 pub struct AuthParts {
     /// Tenants and keys.
     pub store: Arc<dyn TenancyStore>,
     /// Time.
     pub clock: Arc<dyn Clock>,
-    /// What hashes of keys are made with.
+    /// The secret with which keys are hashed.
     pub pepper: Pepper,
-    /// Keys that are good whatever the store says.
+    /// Keys that are valid independently of the store.
     pub configured: Vec<ConfiguredKey>,
-    /// For whom callers act who have no key, where none is needed; the binary allows that on loopback only.
+    /// The tenant of callers without a key, where none is needed; the binary allows that on loopback only.
     pub open: Option<TenantRecord>,
-    /// Which tokens are believed.
+    /// Which tokens are accepted.
     pub jwt: Option<JwtSettings>,
-    /// Who is believed about where requests come from.
+    /// The proxies whose `X-Forwarded-For` is trusted.
     pub proxies: TrustedProxies,
-    /// The most connections of one key.
+    /// The maximum number of connections per key.
     pub max_connections_per_key: usize,
 }
 
-/// Tells callers apart. Cheap to clone.
+/// Authenticates callers. Cheap to clone.
 #[derive(Clone)]
 pub struct Auth(Arc<Inner>);
 
@@ -81,70 +68,71 @@ struct Inner {
     store: Arc<dyn TenancyStore>,
     clock: Arc<dyn Clock>,
     pepper: Pepper,
-    /// The tenant, and what a key may do; a caller without a key has no rights of its own.
+    /// The tenant and the rights of each configured key; a caller without a key has no rights of its own.
     configured: HashMap<Hash, (i64, Option<Rights>)>,
-    /// Under which a caller without a key is cached.
+    /// The cache key of callers without a credential.
     open: Option<Hash>,
     jwt: Option<Jwt>,
     cache: Cache,
     attempts: Attempts,
-    /// Lookups for addresses that have guessed too much: few at once, so that guessing costs the store little.
+    /// Limits concurrent lookups for addresses that tried too many unknown keys, so that guessing costs the store
+    /// little.
     guesses: Semaphore,
     proxies: TrustedProxies,
-    key_places: KeyPlaces,
-    uses: Uses,
+    key_connections: KeyConnections,
+    last_used: LastUsed,
 }
 
-/// What a route asks of its caller.
+/// The kind of right that a route requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Door {
-    /// The right to use the doors.
+pub(crate) enum RequiredRight {
+    /// The right to use the API.
     Use,
-    /// A right to administer, and a key in any case.
+    /// A right to administer, always with a key.
     Admin,
 }
 
-/// Whether a caller may come in.
-pub(crate) enum Admission {
-    /// It is known.
-    Now(Result<Scope, Fault>),
-    /// The store has to be asked.
-    Later(BoxFuture<'static, Result<Scope, Fault>>),
+/// The outcome of authentication.
+pub(crate) enum CallerLookup {
+    /// The result is known without the store.
+    Done(Result<Scope, Fault>),
+    /// The result of a lookup in the store.
+    Pending(BoxFuture<'static, Result<Scope, Fault>>),
 }
 
-/// Where an answer comes from.
+/// How a credential is verified.
 enum Source {
     /// The key is known; its tenant may have changed.
     Configured { tenant_id: i64, rights: Option<Rights> },
-    /// Only the store can know it.
+    /// Only the store knows the key.
     Stored,
-    /// It proves itself; its tenant has to exist.
+    /// The signature proves the token; its tenant has to exist.
     Token(SecretString),
 }
 
 impl Auth {
-    /// Knows the configured keys, and whom to ask about the others.
+    /// Starts with the configured keys in the cache.
     pub fn new(parts: AuthParts) -> Self {
         let AuthParts { store, clock, pepper, configured, open, jwt, proxies, max_connections_per_key } = parts;
         let (cache, now) = (Cache::new(), Instant::now());
-        let mut known = HashMap::new();
-        // Tenants as they are now are as good as asked for.
+        let mut tenants = HashMap::new();
+        // The tenants were just read, so the configured keys start as cached.
         for key in &configured {
             let hash = pepper.hash(key.key.expose_secret());
             cache.put(hash, Some(Arc::new(Identity::configured(&key.tenant, key.rights))), now);
-            known.insert(hash, (key.tenant.id, Some(key.rights)));
+            tenants.insert(hash, (key.tenant.id, Some(key.rights)));
         }
-        // No header can carry a text with a line break: no caller can send what hashes to this.
+        // A header cannot contain a line break, so no caller can send a credential with this hash.
         let open = open.map(|tenant| {
             let hash = pepper.hash("no key\n");
             cache.put(hash, Some(Arc::new(Identity::open(&tenant))), now);
-            known.insert(hash, (tenant.id, None));
+            tenants.insert(hash, (tenant.id, None));
             hash
         });
-        let (attempts, uses, jwt) = (Attempts::default(), Uses::default(), jwt.map(Jwt::new));
-        let guesses = Semaphore::new(GUESSES_AT_ONCE);
-        let key_places = KeyPlaces::new(max_connections_per_key);
-        let configured = known;
+        let (attempts, last_used, jwt) = (Attempts::default(), LastUsed::default(), jwt.map(Jwt::new));
+        let guesses = Semaphore::new(MAX_GUESS_LOOKUPS);
+        let key_connections = KeyConnections::new(max_connections_per_key);
+        let configured = tenants;
         Self(Arc::new(Inner {
             store,
             clock,
@@ -156,47 +144,51 @@ impl Auth {
             attempts,
             guesses,
             proxies,
-            key_places,
-            uses,
+            key_connections,
+            last_used,
         }))
     }
 
-    /// The caller's scope, by its credential and the user that it names.
-    pub(crate) fn admit<B>(&self, request: &Request<B>, door: Door) -> Admission {
-        match self.credential(request, door) {
-            Ok((hash, credential)) => self.identify(request, door, hash, credential),
-            Err(fault) => Admission::Now(Err(fault)),
+    /// The caller's scope, from its credential and the user that it names.
+    pub(crate) fn admit<B>(&self, request: &Request<B>, required_right: RequiredRight) -> CallerLookup {
+        match self.credential(request, required_right) {
+            Ok((hash, credential)) => self.identify(request, required_right, hash, credential),
+            Err(fault) => CallerLookup::Done(Err(fault)),
         }
     }
 
-    /// Writes down when keys were used, from time to time, for as long as it is polled.
-    pub async fn keep_books(&self) {
+    /// Writes the last-used times of keys periodically, as long as it is polled.
+    pub async fn write_last_used(&self) {
         let inner = &self.0;
-        inner.uses.write_down(&*inner.store).await;
+        inner.last_used.run(&*inner.store).await;
     }
 
-    /// Writes down what is left of it.
-    pub async fn close_books(&self) {
-        self.0.uses.flush(&*self.0.store).await;
+    /// Writes the remaining last-used times.
+    pub async fn flush_last_used(&self) {
+        self.0.last_used.flush(&*self.0.store).await;
     }
 
-    /// What hashes of keys are made with.
+    /// The secret with which keys are hashed.
     pub(crate) fn pepper(&self) -> &Pepper {
         &self.0.pepper
     }
 
-    /// Asks anew who is behind a key, the next time that it comes.
+    /// Removes a key from the cache: the next request looks it up again.
     pub(crate) fn forget_key(&self, id: &str) {
         self.0.cache.forget(|identity| identity.key_id.as_deref() == Some(id));
     }
 
-    /// Asks anew about all callers of a tenant.
+    /// Removes all callers of a tenant from the cache.
     pub(crate) fn forget_tenant(&self, id: i64) {
         self.0.cache.forget(|identity| identity.tenant_id() == id);
     }
 
-    /// The hash of what the caller sent, and what it sent; the open door where nothing that could be a key was sent.
-    fn credential<'r, B>(&self, request: &'r Request<B>, door: Door) -> Result<(Hash, Option<&'r str>), Fault> {
+    /// The hash of the caller's credential, and the credential; the hash for callers without a key if it sent none.
+    fn credential<'r, B>(
+        &self,
+        request: &'r Request<B>,
+        required_right: RequiredRight,
+    ) -> Result<(Hash, Option<&'r str>), Fault> {
         let headers = request.headers();
         let mut values = headers.get_all(header::AUTHORIZATION).iter();
         let (first, second) = (values.next(), values.next());
@@ -207,9 +199,10 @@ impl Auth {
             let (scheme, key) = value.to_str().ok()?.split_once(' ')?;
             scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
         });
-        // Clients that insist on a key are given any: only what looks like one of ours is taken at its word.
-        if let (Some(open), Door::Use) = (self.0.open, door)
-            && key.is_none_or(|key| !key.starts_with(keys::PREFIX))
+        // Clients that insist on a key may send any: where none is needed, only text with the format of a real key is
+        // checked.
+        if let (Some(open), RequiredRight::Use) = (self.0.open, required_right)
+            && key.is_none_or(|key| !key.starts_with(KEY_PREFIX))
         {
             return match is_local(request.uri(), headers) {
                 true => Ok((open, None)),
@@ -226,85 +219,91 @@ impl Auth {
         }
     }
 
-    fn identify<B>(&self, request: &Request<B>, door: Door, hash: Hash, credential: Option<&str>) -> Admission {
+    fn identify<B>(
+        &self,
+        request: &Request<B>,
+        required_right: RequiredRight,
+        hash: Hash,
+        credential: Option<&str>,
+    ) -> CallerLookup {
         let now = Instant::now();
         let inner = &self.0;
-        let (known, stale) = match inner.cache.get(&hash, now) {
-            Known::Good(identity) => {
+        let (cached, stale) = match inner.cache.get(&hash, now) {
+            CacheEntry::Good(identity) => {
                 let connection = request.extensions().get::<Peer>().map(|peer| &peer.key);
-                let scope = inner.let_in(&identity, request.headers(), door);
-                return Admission::Now(scope.and_then(|scope| inner.count(connection, &hash).map(|()| scope)));
+                let scope = inner.authorize(&identity, request.headers(), required_right);
+                return CallerLookup::Done(scope.and_then(|scope| inner.count(connection, &hash).map(|()| scope)));
             }
-            Known::Bad => return Admission::Now(Err(unknown())),
-            Known::Renew(identity, until) => (Some((identity, until)), None),
-            Known::Once(identity) => (None, Some(identity)),
-            Known::Nothing => (None, None),
+            CacheEntry::Bad => return CallerLookup::Done(Err(unknown())),
+            CacheEntry::DueForRenewal(identity, until) => (Some((identity, until)), None),
+            CacheEntry::Expired(identity) => (None, Some(identity)),
+            CacheEntry::Missing => (None, None),
         };
         let credential = credential.unwrap_or_default();
         let source = match inner.configured.get(&hash) {
             Some((tenant_id, rights)) => Source::Configured { tenant_id: *tenant_id, rights: *rights },
-            None if credential.starts_with(keys::PREFIX) => Source::Stored,
+            None if credential.starts_with(KEY_PREFIX) => Source::Stored,
             None if inner.jwt.is_some() && jwt::is_token(credential) => Source::Token(credential.into()),
-            None => return Admission::Now(Err(unknown())),
+            None => return CallerLookup::Done(Err(unknown())),
         };
         let peer = request.extensions().get::<Peer>();
         let address = peer.map(|peer| inner.proxies.client(peer.address.ip(), request.headers()));
-        let asking = Asking { hash, source, address, asked_at: now, known, stale };
+        let lookup = Lookup { hash, source, address, started_at: now, cached, stale };
         let (inner, headers) = (Arc::clone(inner), request.headers().clone());
         let connection = peer.map(|peer| peer.key.clone());
-        Admission::Later(Box::pin(async move {
-            let identity = inner.ask(asking).await?;
-            let scope = inner.let_in(&identity, &headers, door)?;
+        CallerLookup::Pending(Box::pin(async move {
+            let identity = inner.authenticate(lookup).await?;
+            let scope = inner.authorize(&identity, &headers, required_right)?;
             inner.count(connection.as_ref(), &hash).map(|()| scope)
         }))
     }
 }
 
-/// A question to the store.
-struct Asking {
+/// A lookup in the store.
+struct Lookup {
     hash: Hash,
     source: Source,
-    /// Where it comes from.
+    /// The caller's address.
     address: Option<IpAddr>,
-    asked_at: Instant,
-    /// Still good where the store does not answer, until then.
-    known: Option<(Arc<Identity>, Instant)>,
-    /// Was good, too long ago.
+    started_at: Instant,
+    /// A cached identity that may be used until then if the store does not answer.
+    cached: Option<(Arc<Identity>, Instant)>,
+    /// An identity that was valid, too long ago.
     stale: Option<Arc<Identity>>,
 }
 
 impl Inner {
-    async fn ask(&self, asking: Asking) -> Result<Arc<Identity>, Fault> {
-        let Asking { hash, source, address, asked_at, known, stale } = asking;
+    async fn authenticate(&self, lookup: Lookup) -> Result<Arc<Identity>, Fault> {
+        let Lookup { hash, source, address, started_at, cached, stale } = lookup;
         let configured = matches!(source, Source::Configured { .. });
-        // A credential that was good before is no guess.
-        let is_guess = known.is_none() && stale.is_none() && self.attempts.wait(address, asked_at).is_some();
-        let looking = async {
-            let _turn = match is_guess {
+        // A credential that was valid before is not a guess.
+        let is_guess = cached.is_none() && stale.is_none() && self.attempts.wait(address, started_at).is_some();
+        let lookup = async {
+            let _permit = match is_guess {
                 true => self.guesses.acquire().await.ok(),
                 false => None,
             };
             self.look_up(hash, source).await
         };
-        let found = match tokio::time::timeout(PATIENCE, looking).await {
+        let found = match tokio::time::timeout(LOOKUP_TIMEOUT, lookup).await {
             Ok(found) => found,
-            Err(_) => Err(StoreError::Unavailable("it has not said in time who the caller is".to_owned())),
+            Err(_) => Err(StoreError::Unavailable("the lookup of the caller timed out".to_owned())),
         };
         match found {
             Ok(found) => {
                 let found = found.map(Arc::new);
-                self.cache.put(hash, found.clone(), asked_at);
-                found.ok_or_else(|| match self.attempts.failed(address, asked_at) {
+                self.cache.put(hash, found.clone(), started_at);
+                found.ok_or_else(|| match self.attempts.failed(address, started_at) {
                     Some(wait) => too_many(wait),
                     None => unknown(),
                 })
             }
-            Err(error) => match (known, stale) {
-                // It may have become too old while the store was waited for.
-                (Some((known, until)), _) if Instant::now() < until => Ok(known),
-                // The configuration vouches for the key; only what the store says of its tenant may be a little old.
+            Err(error) => match (cached, stale) {
+                // The cached identity may have expired during the lookup.
+                (Some((cached, until)), _) if Instant::now() < until => Ok(cached),
+                // The configuration proves the key; only the tenant's record may be slightly outdated.
                 (Some((stale, _)), _) | (None, Some(stale)) if configured => {
-                    self.cache.put(hash, Some(Arc::clone(&stale)), asked_at);
+                    self.cache.put(hash, Some(Arc::clone(&stale)), started_at);
                     Ok(stale)
                 }
                 _ => Err(error.into()),
@@ -330,7 +329,7 @@ impl Inner {
                 if key.revoked_at_ms.is_some() || identity.is_over(now_ms) {
                     return Ok(None);
                 }
-                self.uses.note(&key, now_ms);
+                self.last_used.record(&key, now_ms);
                 Ok(Some(identity))
             }
             Source::Token(token) => {
@@ -345,7 +344,7 @@ impl Inner {
     /// Counts the caller's connection for its key, if it has one.
     fn count(&self, connection: Option<&ConnectionKey>, hash: &Hash) -> Result<(), Fault> {
         match connection {
-            Some(connection) if self.open != Some(*hash) && !self.key_places.take(connection, hash) => {
+            Some(connection) if self.open != Some(*hash) && !self.key_connections.try_count(connection, hash) => {
                 let message =
                     "Your API key has as many connections as it may. Close some of them, or try again shortly.";
                 let wait = Some(Duration::from_secs(1));
@@ -355,14 +354,19 @@ impl Inner {
         }
     }
 
-    fn let_in(&self, identity: &Identity, headers: &HeaderMap, door: Door) -> Result<Scope, Fault> {
+    fn authorize(
+        &self,
+        identity: &Identity,
+        headers: &HeaderMap,
+        required_right: RequiredRight,
+    ) -> Result<Scope, Fault> {
         if identity.expires_at_ms.is_some() && identity.is_over(self.clock.now_ms()) {
             return Err(unknown());
         }
         let rights = identity.rights();
-        let allowed = match door {
-            Door::Use => rights.contains(Rights::USE),
-            Door::Admin => rights.contains(Rights::ADMIN) || rights.contains(Rights::OPERATOR),
+        let allowed = match required_right {
+            RequiredRight::Use => rights.contains(Rights::USE),
+            RequiredRight::Admin => rights.contains(Rights::ADMIN) || rights.contains(Rights::OPERATOR),
         };
         if !allowed {
             return Err(Fault::new(FaultKind::Forbidden, "Your API key does not have the right to do this."));
@@ -375,7 +379,7 @@ fn refused(message: &'static str) -> Fault {
     Fault::new(FaultKind::Unauthenticated, message)
 }
 
-/// The same for a key that never was, one that was revoked, and one whose time is over.
+/// The same error for an unknown, a revoked and an expired key.
 fn unknown() -> Fault {
     refused("Incorrect API key provided.")
 }
@@ -385,8 +389,8 @@ fn too_many(wait: Duration) -> Fault {
     Fault::new(FaultKind::Overloaded, message).code("too_many_failed_attempts").retry_after(Some(wait))
 }
 
-/// Whether a request was meant for this machine by the name it uses. A page that makes a browser take its own name for
-/// our address is not: such a name has a dot, and is neither an address nor below `localhost`.
+/// Whether the request's host name means this machine. A page that resolves its own name to our address (DNS rebinding)
+/// does not: such a name has a dot, and is neither an address nor below `localhost`.
 fn is_local(uri: &Uri, headers: &HeaderMap) -> bool {
     let named = headers.get_all(header::HOST).iter().map(|host| host.to_str().ok());
     named.chain(uri.authority().map(|authority| Some(authority.as_str()))).all(|name| name.is_some_and(is_local_name))

@@ -5,6 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
+use amalgam_app::administration::keys::{KeyOrder, issue};
 use amalgam_core::{
     TenantState,
     store::{KeyRecord, NewKey, Stored, TenantChange},
@@ -150,10 +151,10 @@ impl World {
     }
 
     async fn ask(&self, headers: &[&str]) -> Result<Scope, FaultKind> {
-        self.ask_at(headers, Door::Use).await
+        self.ask_at(headers, RequiredRight::Use).await
     }
 
-    async fn ask_at(&self, headers: &[&str], door: Door) -> Result<Scope, FaultKind> {
+    async fn ask_at(&self, headers: &[&str], door: RequiredRight) -> Result<Scope, FaultKind> {
         let mut request = Request::builder().uri("/v1/models");
         for value in headers {
             request = request.header(header::AUTHORIZATION, *value);
@@ -163,8 +164,8 @@ impl World {
             .extensions_mut()
             .insert(Peer { address: "192.0.2.1:1".parse().unwrap(), key: ConnectionKey::default() });
         let admitted = match self.auth.admit(&request, door) {
-            Admission::Now(admitted) => admitted,
-            Admission::Later(asking) => asking.await,
+            CallerLookup::Done(admitted) => admitted,
+            CallerLookup::Pending(asking) => asking.await,
         };
         admitted.map_err(|fault| fault.kind)
     }
@@ -276,7 +277,9 @@ async fn unknown_revoked_and_expired_keys_are_told_the_same() {
     for key in [revoked.as_str(), &expired, "am_nobody"] {
         let before = world.lookups();
         let request = Request::builder().header(header::AUTHORIZATION, bearer(key)).body(()).unwrap();
-        let Admission::Later(asking) = world.auth.admit(&request, Door::Use) else { panic!("the store is asked") };
+        let CallerLookup::Pending(asking) = world.auth.admit(&request, RequiredRight::Use) else {
+            panic!("the store is asked")
+        };
         told.push((asking.await.unwrap_err(), world.lookups() - before));
     }
     assert!(told.iter().all(|one| one == &told[0]), "{told:?}");
@@ -345,10 +348,10 @@ async fn an_open_door_takes_everybody_but_a_wrong_key_of_ours() {
     for anything in [&[][..], &["Bearer none"], &["Basic abc"], &["nonsense"]] {
         let scope = world.ask(anything).await.unwrap();
         assert_eq!((scope.tenant_id(), scope.rights(), scope.user()), (1, Rights::USE, "key:config"), "{anything:?}");
-        assert_eq!(world.ask_at(anything, Door::Admin).await, Err(FaultKind::Unauthenticated), "{anything:?}");
+        assert_eq!(world.ask_at(anything, RequiredRight::Admin).await, Err(FaultKind::Unauthenticated), "{anything:?}");
     }
     assert_eq!(world.ask(&["Bearer am_wrong"]).await, Err(FaultKind::Unauthenticated));
-    assert!(world.ask_at(&[&own], Door::Admin).await.unwrap().admin().is_some());
+    assert!(world.ask_at(&[&own], RequiredRight::Admin).await.unwrap().admin().is_some());
 }
 
 // S20
@@ -357,9 +360,9 @@ async fn an_open_door_does_not_answer_to_the_names_of_others() {
     let world = World::new(true);
     let named = |host: &str| {
         let request = Request::builder().uri("/v1/models").header(header::HOST, host).body(()).unwrap();
-        match world.auth.admit(&request, Door::Use) {
-            Admission::Now(admitted) => admitted.map_err(|fault| fault.kind),
-            Admission::Later(_) => panic!("{host}"),
+        match world.auth.admit(&request, RequiredRight::Use) {
+            CallerLookup::Done(admitted) => admitted.map_err(|fault| fault.kind),
+            CallerLookup::Pending(_) => panic!("{host}"),
         }
     };
     for local in ["localhost:8080", "127.0.0.1", "[::1]:8080", "192.0.2.1:80", "box", "a.localhost:1", "LOCALHOST."] {
@@ -380,10 +383,10 @@ async fn each_door_asks_for_its_right() {
     }
     let [user, admin, operator] = [&keys[0], &keys[1], &keys[2]];
     assert!(world.ask(&[user]).await.is_ok());
-    assert_eq!(world.ask_at(&[user], Door::Admin).await, Err(FaultKind::Forbidden));
+    assert_eq!(world.ask_at(&[user], RequiredRight::Admin).await, Err(FaultKind::Forbidden));
     for key in [admin, operator] {
         assert_eq!(world.ask(&[key]).await, Err(FaultKind::Forbidden));
-        assert!(world.ask_at(&[key], Door::Admin).await.is_ok());
+        assert!(world.ask_at(&[key], RequiredRight::Admin).await.is_ok());
     }
 }
 
@@ -420,14 +423,14 @@ async fn uses_are_written_down_in_batches_and_not_more_than_once_a_minute() {
     let touched = || world.store.touched.lock().unwrap().len();
     world.ask(&[&key]).await.unwrap();
     assert_eq!(touched(), 0);
-    world.auth.close_books().await;
+    world.auth.flush_last_used().await;
     assert_eq!(touched(), 1);
     world.store.change(|key| key.last_used_at_ms = Some(1_000_000));
     for (now_ms, times) in [(1_059_999, 1), (1_060_000, 2)] {
         pass(cache::LIFE).await;
         world.clock.0.store(now_ms, Ordering::Relaxed);
         world.ask(&[&key]).await.unwrap();
-        world.auth.close_books().await;
+        world.auth.flush_last_used().await;
         assert_eq!(touched(), times, "{now_ms}");
     }
 }

@@ -1,6 +1,6 @@
-//! Reads a request body whole: bounded in size, in time, and in what it may be.
+//! Reads request bodies: bounded in size, time and content type.
 //!
-//! Shape and meaning of the bytes are the wires' business.
+//! The wires parse the bytes.
 
 use std::{pin::pin, time::Duration};
 
@@ -18,24 +18,24 @@ use crate::{
     text_share::TextShare,
 };
 
-/// The most that is reserved on a caller's word about its length; beyond it the buffer grows with what arrives.
+/// The maximum buffer that a stated length reserves; beyond it the buffer grows with the data.
 const MAX_TRUSTED_LENGTH: usize = 128 * 1024;
-/// Bytes a second that a body has to bring once its first moments are over. Without it one byte in every pause would hold
-/// a connection, and the memory behind it, for as long as the caller likes.
+/// The minimum rate of a body after its first pause, in bytes per second. Without it, one byte per pause would hold a
+/// connection and its memory for as long as the client likes.
 const MIN_RATE: u64 = 16 * 1024;
 
-/// How large a body may be and how slowly it may come.
+/// The limits on the size and speed of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BodyLimits {
-    /// The most bytes that are taken.
+    /// The maximum size.
     pub bytes: usize,
-    /// The most bytes that are not images and files in base64.
+    /// The maximum number of bytes that are not images and files in base64.
     pub text_bytes: usize,
-    /// The longest pause before a piece. For so long a body may also come as slowly as it likes; then 16 KiB a second.
+    /// The maximum pause between chunks. A body may be slow for this long at first; then it needs 16 KiB per second.
     pub pause: Duration,
 }
 
-/// Reads the body of a request whose content type was checked by [`expect_type`]; the head is handed back with it.
+/// Reads the body of a request whose content type [`expect_type`] has checked; returns it with the head.
 pub(crate) async fn read_json(
     request: Request,
     limits: BodyLimits,
@@ -45,9 +45,10 @@ pub(crate) async fn read_json(
     Ok((head, read(body, limits, memory).await?))
 }
 
-/// Checks that a request which has a body says what it is: JSON, or a form where `form` says so.
+/// Checks that a request with a body has the content type JSON, or a form if `form` is set.
 ///
-/// A page of another site can send a body without a type, and forms, but no JSON unless a preflight request allowed it.
+/// A page of another site can send a body without a type, and forms, but not JSON unless a preflight request allowed
+/// it.
 pub(crate) fn expect_type(request: &Request, form: bool) -> Result<(), Fault> {
     match request.body().is_end_stream() || form {
         true => Ok(()),
@@ -55,11 +56,11 @@ pub(crate) fn expect_type(request: &Request, form: bool) -> Result<(), Fault> {
     }
 }
 
-/// Collects a body. A body that came in one piece is handed on without a copy. It counts in `memory` for as long as any part
-/// of it is held.
+/// Reads a whole body. A body that arrives as one chunk is not copied. Its bytes count in `memory` as long as any part
+/// of them is referenced.
 ///
 /// A stated length beyond the limit is refused before anything is read. The faults are `TooLarge`, `OutOfMemory`,
-/// `RequestTimeout`, and `Invalid` for a body that breaks off or is framed wrongly.
+/// `RequestTimeout`, and `Invalid` for a body that breaks off or has invalid framing.
 pub async fn read<B>(body: B, limits: BodyLimits, memory: &RequestMemory) -> Result<Bytes, Fault>
 where
     B: Body<Data = Bytes>,
@@ -69,18 +70,18 @@ where
     if stated > limits.bytes as u64 {
         return Err(too_large(limits.bytes));
     }
-    let mut pieces = pin!(body);
+    let mut chunks = pin!(body);
     let mut pace = None;
     let mut whole = Collected::new(limits, memory, usize::try_from(stated).unwrap_or(0));
     loop {
-        // Most bodies come with their head: what is here already needs no timer.
-        let next = match pieces.frame().now_or_never() {
+        // Most bodies arrive with their head: data that is here already needs no timer.
+        let next = match chunks.frame().now_or_never() {
             Some(next) => next,
             None => {
                 let pace = pace.get_or_insert_with(|| Pace::new(limits.pause, Instant::now()));
-                match timeout_at(pace.deadline(whole.len(), Instant::now())?, pieces.frame()).await {
+                match timeout_at(pace.deadline(whole.len(), Instant::now())?, chunks.frame()).await {
                     Ok(next) => next,
-                    // Whether that was too slow is for the next round to say.
+                    // The next iteration decides whether that was too slow.
                     Err(_) => continue,
                 }
             }
@@ -89,48 +90,47 @@ where
         let frame = frame.map_err(|error| {
             Fault::new(FaultKind::Invalid, "The request body ended early or is framed wrongly.").detail(error)
         })?;
-        // Trailers say nothing that a wire reads.
-        let Ok(piece) = frame.into_data() else { continue };
-        whole.push(piece)?;
+        // No wire reads trailers.
+        let Ok(chunk) = frame.into_data() else { continue };
+        whole.push(chunk)?;
     }
 }
 
-/// How fast a body, or a message, has to come.
+/// The minimum speed of a body or a message.
 #[derive(Debug)]
 pub(crate) struct Pace {
     pause: Duration,
-    /// Bytes so far, and since when it is so many.
-    come: usize,
-    come_at: Instant,
-    /// By then there have to be so many bytes.
+    /// The number of bytes so far, and when it was last counted.
+    received: usize,
+    received_at: Instant,
+    /// The time at which the number has to be larger.
     due_at: Instant,
     due: usize,
 }
 
 impl Pace {
     pub(crate) fn new(pause: Duration, now: Instant) -> Self {
-        Self { pause, come: 0, come_at: now, due_at: now + pause, due: 0 }
+        Self { pause, received: 0, received_at: now, due_at: now + pause, due: 0 }
     }
 
-    /// Until when to wait for more before asking again, with `come` bytes so far; `RequestTimeout` for what comes too
-    /// slowly.
-    pub(crate) fn deadline(&mut self, come: usize, now: Instant) -> Result<Instant, Fault> {
-        if come > self.come {
-            (self.come, self.come_at) = (come, now);
+    /// How long to wait for more with `received` bytes so far; `RequestTimeout` if the client is too slow.
+    pub(crate) fn deadline(&mut self, received: usize, now: Instant) -> Result<Instant, Fault> {
+        if received > self.received {
+            (self.received, self.received_at) = (received, now);
         }
         let window = self.pause / 2;
-        // Far beyond the end of a window it is this process that was not there to read.
-        let is_ours = now > self.due_at + self.pause;
+        // Far beyond the end of a window, it was this process that did not read.
+        let process_stalled = now > self.due_at + self.pause;
         if now >= self.due_at {
-            if come < self.due && !is_ours {
+            if received < self.due && !process_stalled {
                 return Err(too_slow());
             }
             self.due_at = now + window;
-            // Bytes come in pieces: one that is under way when the window ends is not missed.
+            // Bytes arrive in chunks: one in transit at the end of the window is not missed.
             let counted = window - (window / 4).min(Duration::from_secs(1));
-            self.due = come.saturating_add((MIN_RATE as f64 * counted.as_secs_f64()) as usize);
+            self.due = received.saturating_add((MIN_RATE as f64 * counted.as_secs_f64()) as usize);
         }
-        let silent_until = self.come_at + self.pause;
+        let silent_until = self.received_at + self.pause;
         match now >= silent_until {
             true => Err(too_slow()),
             false => Ok(silent_until.min(self.due_at)),
@@ -142,9 +142,9 @@ fn too_slow() -> Fault {
     Fault::new(FaultKind::RequestTimeout, "The request body was not sent in time.")
 }
 
-/// Checks that the headers announce JSON in a form that we can read.
+/// Checks that the headers announce uncompressed JSON.
 ///
-/// `Content-Encoding` counts too: a compressed body would otherwise be called malformed JSON.
+/// `Content-Encoding` is checked too: a compressed body would otherwise be called malformed JSON.
 pub fn expect_json(headers: &HeaderMap) -> Result<(), Fault> {
     if let Some(coding) = headers.get(header::CONTENT_ENCODING)
         && !coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"identity")
@@ -172,35 +172,35 @@ fn is_json(value: &HeaderValue) -> bool {
         && (subtype.eq_ignore_ascii_case(b"json") || suffix.eq_ignore_ascii_case(b"+json"))
 }
 
-/// What is told of a body, or a message, beyond its limit.
-pub(crate) fn too_large(most: usize) -> Fault {
-    Fault::new(FaultKind::TooLarge, format!("The request body is larger than {most} bytes."))
+/// The fault for a body or a message beyond its limit.
+pub(crate) fn too_large(limit: usize) -> Fault {
+    Fault::new(FaultKind::TooLarge, format!("The request body is larger than {limit} bytes."))
 }
 
-/// The fault for a body, or a message, with more text than is allowed.
-pub(crate) fn too_much_text(most: usize) -> Fault {
-    let message = format!("The request body has more than {most} bytes, images and files apart.");
+/// The fault for a body or a message with more text than allowed.
+pub(crate) fn too_much_text(limit: usize) -> Fault {
+    let message = format!("The request body has more than {limit} bytes, images and files apart.");
     Fault::new(FaultKind::TooLarge, message)
 }
 
-/// What has arrived so far of a body, within its bounds.
+/// The received part of a body, within its limits.
 #[derive(Debug)]
 struct Collected {
     limits: BodyLimits,
     stated: usize,
     reservation: Reservation,
-    pieces: Pieces,
-    /// Counts text once there is more than text may be.
+    chunks: Chunks,
+    /// Counts text once the body is larger than its text may be.
     text: Option<TextShare>,
 }
 
 #[derive(Debug)]
-enum Pieces {
+enum Chunks {
     One(Bytes),
     Many(Vec<u8>),
 }
 
-impl Pieces {
+impl Chunks {
     fn bytes(&self) -> &[u8] {
         match self {
             Self::One(bytes) => bytes,
@@ -210,42 +210,42 @@ impl Pieces {
 }
 
 impl Collected {
-    /// Nothing yet; `stated` is how many bytes the sender says will come.
+    /// An empty buffer; `stated` is the length that the sender announced.
     fn new(limits: BodyLimits, memory: &RequestMemory, stated: usize) -> Self {
-        let pieces = Pieces::One(Bytes::new());
-        Self { limits, stated, reservation: memory.reservation(), pieces, text: None }
+        let chunks = Chunks::One(Bytes::new());
+        Self { limits, stated, reservation: memory.reservation(), chunks, text: None }
     }
 
     fn len(&self) -> usize {
-        self.pieces.bytes().len()
+        self.chunks.bytes().len()
     }
 
-    /// Adds a piece, or says why it is one too many.
-    fn push(&mut self, piece: Bytes) -> Result<(), Fault> {
+    /// Adds a chunk, or refuses it.
+    fn push(&mut self, chunk: Bytes) -> Result<(), Fault> {
         let before = self.len();
-        let length = before + piece.len();
+        let length = before + chunk.len();
         if length > self.limits.bytes {
             return Err(too_large(self.limits.bytes));
         }
         if length > self.limits.text_bytes {
             let text = self.text.get_or_insert_with(|| {
                 let mut text = TextShare::default();
-                text.take(self.pieces.bytes());
+                text.take(self.chunks.bytes());
                 text
             });
-            text.take(&piece);
+            text.take(&chunk);
             if text.bytes() > self.limits.text_bytes {
                 return Err(too_much_text(self.limits.text_bytes));
             }
         }
         if before == 0 {
             self.reservation.expect(length)?;
-            self.pieces = Pieces::One(piece);
+            self.chunks = Chunks::One(chunk);
             return Ok(());
         }
-        let mut all = match std::mem::replace(&mut self.pieces, Pieces::One(Bytes::new())) {
-            Pieces::Many(all) => all,
-            Pieces::One(first) => {
+        let mut all = match std::mem::replace(&mut self.chunks, Chunks::One(Bytes::new())) {
+            Chunks::Many(all) => all,
+            Chunks::One(first) => {
                 let capacity = length.max(self.stated.min(MAX_TRUSTED_LENGTH));
                 self.reservation.expect(capacity)?;
                 let mut all = Vec::with_capacity(capacity);
@@ -254,24 +254,24 @@ impl Collected {
             }
         };
         if length > all.capacity() {
-            // Twice as much as before, and no more than can come.
-            let most = if self.stated >= length { self.stated } else { self.limits.bytes };
-            let mut capacity = (all.capacity() * 2).min(most).max(length);
+            // Doubles the buffer, up to the largest possible body.
+            let limit = if self.stated >= length { self.stated } else { self.limits.bytes };
+            let mut capacity = (all.capacity() * 2).min(limit).max(length);
             if !self.reservation.resize(capacity) {
                 self.reservation.expect(length)?;
                 capacity = length;
             }
             all.reserve_exact(capacity - all.len());
         }
-        all.extend_from_slice(&piece);
-        self.pieces = Pieces::Many(all);
+        all.extend_from_slice(&chunk);
+        self.chunks = Chunks::Many(all);
         Ok(())
     }
 
     fn into_bytes(self) -> Bytes {
-        let bytes = match self.pieces {
-            Pieces::One(bytes) => bytes,
-            Pieces::Many(bytes) => bytes.into(),
+        let bytes = match self.chunks {
+            Chunks::One(bytes) => bytes,
+            Chunks::Many(bytes) => bytes.into(),
         };
         self.reservation.hold(bytes)
     }

@@ -14,8 +14,8 @@ fn memory() -> RequestMemory {
     RequestMemory::new(1 << 20)
 }
 
-fn pieces(pieces: Vec<Bytes>) -> impl Body<Data = Bytes, Error = Infallible> {
-    StreamBody::new(stream::iter(pieces.into_iter().map(|piece| Ok(Frame::data(piece)))))
+fn chunks(chunks: Vec<Bytes>) -> impl Body<Data = Bytes, Error = Infallible> {
+    StreamBody::new(stream::iter(chunks.into_iter().map(|chunk| Ok(Frame::data(chunk)))))
 }
 
 /// A body that sends one byte, waits, sends the next, for ever.
@@ -61,7 +61,7 @@ async fn a_body_of_unstated_length_is_refused_at_the_first_byte_beyond_the_limit
 
 #[tokio::test]
 async fn a_body_of_exactly_the_limit_is_taken() {
-    let body = pieces(vec![Bytes::from(vec![1; 999]), Bytes::from(vec![2; 1])]);
+    let body = chunks(vec![Bytes::from(vec![1; 999]), Bytes::from(vec![2; 1])]);
     assert_eq!(read(body, LIMITS, &memory()).await.unwrap().len(), 1000);
 }
 
@@ -87,11 +87,11 @@ async fn a_body_that_drips_is_let_go_soon_after_its_first_moments() {
 
 /// A body of pieces of this size, one each second.
 fn paced(first: usize, bytes: usize, seconds: usize) -> impl Body<Data = Bytes, Error = Infallible> {
-    let pieces = stream::iter(0..seconds).then(move |number| async move {
+    let chunks = stream::iter(0..seconds).then(move |number| async move {
         sleep(Duration::from_secs(1)).await;
         Ok(Frame::data(Bytes::from(vec![0; if number == 0 { first } else { bytes }])))
     });
-    StreamBody::new(pieces)
+    StreamBody::new(chunks)
 }
 
 // right E2
@@ -112,9 +112,9 @@ async fn a_body_comes_at_16_kib_a_second_and_early_bytes_earn_no_time() {
 async fn what_is_collected_is_taken_from_the_budget_first_and_given_back_at_the_end() {
     let limits = BodyLimits { bytes: 4000, text_bytes: 4000, ..LIMITS };
     let memory = RequestMemory::new(3000);
-    let body = read(pieces(vec![Bytes::from(vec![1; 900]); 3]), limits, &memory).await.unwrap();
+    let body = read(chunks(vec![Bytes::from(vec![1; 900]); 3]), limits, &memory).await.unwrap();
     assert!(memory.free() <= 300);
-    let fault = read(pieces(vec![Bytes::from(vec![1; 500])]), limits, &memory).await.unwrap_err();
+    let fault = read(chunks(vec![Bytes::from(vec![1; 500])]), limits, &memory).await.unwrap_err();
     assert_eq!((fault.kind, fault.retry_after.is_some()), (FaultKind::OutOfMemory, true));
     drop(body);
     assert_eq!(memory.free(), 3000);
@@ -169,7 +169,7 @@ proptest! {
     fn any_cutting_of_a_body_gives_the_same_bytes(cuts in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..50), 0..20)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let whole = cuts.concat();
-        let body = pieces(cuts.into_iter().map(Bytes::from).collect());
+        let body = chunks(cuts.into_iter().map(Bytes::from).collect());
         prop_assert_eq!(runtime.block_on(read(body, LIMITS, &memory())).unwrap(), whole);
     }
 }

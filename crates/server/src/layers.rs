@@ -1,6 +1,6 @@
-//! What happens to every request before its handler: an id, and a caller.
+//! Handles every request before its handler: request id, origin and authentication.
 //!
-//! A service around the router rather than a layer in it: a layer would put every request into two more boxes.
+//! A service around the router rather than a layer in it: a layer would box every request twice more.
 
 use std::{
     convert::Infallible,
@@ -19,7 +19,7 @@ use tower::Service;
 
 use crate::{
     app::App,
-    auth::{Admission, Door},
+    auth::{CallerLookup, RequiredRight},
     body,
     origins::Page,
     wires,
@@ -27,109 +27,111 @@ use crate::{
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The longest id that is taken from a caller.
-const LONGEST_ID: usize = 128;
+/// The maximum length of a caller's request id.
+const MAX_ID_BYTES: usize = 128;
 
-/// All wires behind their entrance. Cheap to clone.
+/// The router behind authentication. Cheap to clone.
 #[derive(Clone)]
-pub struct Entrance {
+pub struct AuthenticatedRouter {
     app: Arc<App>,
     router: Router,
-    behind: Behind,
+    wires: WireSet,
 }
 
-/// Which wires are behind an entrance.
+/// The wires that a listener serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Behind {
-    /// All of them.
-    Everything,
-    /// All but the administration.
-    Doors,
-    /// The administration alone.
+pub(crate) enum WireSet {
+    /// All wires.
+    All,
+    /// All wires except the administration.
+    WithoutAdministration,
+    /// Only the administration.
     Administration,
 }
 
-impl Entrance {
-    pub(crate) fn new(app: Arc<App>, router: Router, behind: Behind) -> Self {
-        Self { app, router, behind }
+impl AuthenticatedRouter {
+    pub(crate) fn new(app: Arc<App>, router: Router, wires: WireSet) -> Self {
+        Self { app, router, wires }
     }
 
-    fn door(&self, path: &str) -> Door {
-        match self.behind != Behind::Doors && wires::is_administration(path) {
-            true => Door::Admin,
-            false => Door::Use,
+    fn required_right(&self, path: &str) -> RequiredRight {
+        match self.wires != WireSet::WithoutAdministration && wires::is_administration(path) {
+            true => RequiredRight::Admin,
+            false => RequiredRight::Use,
         }
     }
 }
 
-impl fmt::Debug for Entrance {
+impl fmt::Debug for AuthenticatedRouter {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.router.fmt(formatter)
     }
 }
 
-impl Service<Request<Body>> for Entrance {
+impl Service<Request<Body>> for AuthenticatedRouter {
     type Response = Response;
     type Error = Infallible;
-    type Future = Entered;
+    type Future = PendingResponse;
 
     fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
-    /// Gives the request an id and its caller a scope, or refuses it. Everything is refused that is not public, and
-    /// before that everything that a page of another site sends.
-    fn call(&mut self, request: Request<Body>) -> Entered {
+    /// Gives the request an id and its caller a scope, or refuses it: first all requests of pages of other sites, then
+    /// every request without a scope to a route that is not public.
+    fn call(&mut self, request: Request<Body>) -> PendingResponse {
         let id = request_id(request.headers());
         let path = request.uri().path();
         let is_public = wires::is_public(path);
         let page = match expect_host(&request).and_then(|()| self.app.origins.check(&request, is_public)) {
             Ok(page) => page,
-            Err(fault) => return Entered { id: Some(id), page: Page::Own, step: self.refuse(&request, fault) },
+            Err(fault) => return PendingResponse { id: Some(id), page: Page::Own, step: self.refuse(&request, fault) },
         };
         let step = match (page.preflight(&request), is_public) {
             (Some(response), _) => Step::Refused(Some(response)),
             (None, true) => Step::Routed(self.router.call(request)),
-            (None, false) => match self.app.auth.admit(&request, self.door(path)) {
-                Admission::Now(admitted) => self.enter(request, admitted),
-                Admission::Later(asking) => {
-                    Step::Asking(Box::new(Asking { asking, request: Some(request), entrance: self.clone() }))
-                }
+            (None, false) => match self.app.auth.admit(&request, self.required_right(path)) {
+                CallerLookup::Done(scope) => self.route(request, scope),
+                CallerLookup::Pending(lookup) => Step::Authenticating(Box::new(PendingAuthentication {
+                    lookup,
+                    request: Some(request),
+                    router: self.clone(),
+                })),
             },
         };
-        Entered { id: Some(id), page, step }
+        PendingResponse { id: Some(id), page, step }
     }
 }
 
-/// An answer on its way, with the request's id.
-pub struct Entered {
+/// A pending response, with the request's id.
+pub struct PendingResponse {
     id: Option<HeaderValue>,
     page: Page,
     step: Step,
 }
 
 enum Step {
-    /// The store says who the caller is. In a box: most callers are known, and their step stays small.
-    Asking(Box<Asking>),
-    /// Answered without a handler.
+    /// The store authenticates the caller. Boxed to keep the enum small: most callers are cached.
+    Authenticating(Box<PendingAuthentication>),
+    /// Refused without a handler.
     Refused(Option<Response>),
     Routed(RouteFuture<Infallible>),
 }
 
-struct Asking {
-    asking: BoxFuture<'static, Result<Scope, Fault>>,
+struct PendingAuthentication {
+    lookup: BoxFuture<'static, Result<Scope, Fault>>,
     request: Option<Request>,
-    entrance: Entrance,
+    router: AuthenticatedRouter,
 }
 
-impl Entrance {
-    /// Hands a request on to its route, or answers it when its caller may not come in.
-    fn enter(&mut self, mut request: Request, admitted: Result<Scope, Fault>) -> Step {
-        let admitted = admitted.and_then(|scope| {
+impl AuthenticatedRouter {
+    /// Passes an admitted request to its route, or refuses it.
+    fn route(&mut self, mut request: Request, scope: Result<Scope, Fault>) -> Step {
+        let scope = scope.and_then(|scope| {
             let form = wires::is_upload(&request);
             body::expect_type(&request, form).map(|()| scope)
         });
-        match admitted {
+        match scope {
             Ok(scope) => {
                 request.extensions_mut().insert(scope);
                 Step::Routed(self.router.call(request))
@@ -144,18 +146,18 @@ impl Entrance {
     }
 }
 
-impl Future for Entered {
+impl Future for PendingResponse {
     type Output = Result<Response, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if let Step::Asking(asking) = &mut self.step {
-            let admitted = ready!(asking.asking.as_mut().poll(context));
-            let request = asking.request.take().unwrap_or_default();
-            self.step = asking.entrance.enter(request, admitted);
+        if let Step::Authenticating(pending) = &mut self.step {
+            let scope = ready!(pending.lookup.as_mut().poll(context));
+            let request = pending.request.take().unwrap_or_default();
+            self.step = pending.router.route(request, scope);
         }
         let mut response = match &mut self.step {
-            // It became one of the others above.
-            Step::Asking(_) => return Poll::Pending,
+            // Not reached: the block above has replaced this step.
+            Step::Authenticating(_) => return Poll::Pending,
             Step::Refused(response) => response.take().unwrap_or_default(),
             Step::Routed(future) => match ready!(Pin::new(future).poll(context)) {
                 Ok(response) => response,
@@ -170,7 +172,7 @@ impl Future for Entered {
     }
 }
 
-/// Refuses a request that names no host, or several: RFC 9112, section 3.2. Older clients than HTTP/1.1 may name none.
+/// Refuses a request that names no host, or several: RFC 9112, section 3.2. HTTP/1.0 clients may name none.
 fn expect_host(request: &Request) -> Result<(), Fault> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     let message = match (hosts.next(), hosts.next()) {
@@ -182,7 +184,7 @@ fn expect_host(request: &Request) -> Result<(), Fault> {
     Err(Fault::invalid("Host", message).code("malformed_request"))
 }
 
-/// An answer to a request whose body was not read: the connection cannot be used again, and the answer says so.
+/// The response to a request whose body was not read: it closes the connection, and its header says so.
 pub(crate) fn unread(request: &Request, mut response: Response) -> Response {
     if !request.body().is_end_stream() {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -190,10 +192,10 @@ pub(crate) fn unread(request: &Request, mut response: Response) -> Response {
     response
 }
 
-/// The caller's id where it is short and plain, else one of ours.
+/// The caller's request id if it is short and printable, else a new one.
 fn request_id(headers: &HeaderMap) -> HeaderValue {
     match headers.get(REQUEST_ID) {
-        Some(id) if !id.is_empty() && id.len() <= LONGEST_ID && id.to_str().is_ok() => id.clone(),
+        Some(id) if !id.is_empty() && id.len() <= MAX_ID_BYTES && id.to_str().is_ok() => id.clone(),
         _ => HeaderValue::try_from(Ids::Unguessable.make(IdKind::Request)).expect("our ids are plain ASCII"),
     }
 }

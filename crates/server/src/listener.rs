@@ -1,14 +1,14 @@
-//! The accept loop: takes connections, caps them, times them, and lets them finish when the process ends.
+//! The accept loop: accepts connections, limits them, and drains them at shutdown.
 //!
-//! HTTP/1 is hyper's; this file decides who gets in and for how long. What happens on one connection is in
-//! `connection`, its stream in `client_stream`, how it leaves HTTP in `switch`, and the answers that no wire
-//! gives in `reply`.
+//! hyper implements HTTP/1; this file decides which connections are served and for how long. `connection` serves one
+//! connection, `client_stream` is its stream, `switch` hands it to another protocol, and `reply` has the responses that
+//! no wire sends.
 
 mod client_stream;
 mod connection;
+mod connection_limits;
 mod head_guard;
-mod key_place;
-mod places;
+mod key_connections;
 mod reply;
 mod switch;
 
@@ -22,39 +22,40 @@ use tokio::{
 };
 use tracing::{debug, error, info, warn};
 
-use self::connection::{Connections, Serves};
-use self::places::{Activity, Places};
+use self::connection::{Connections, HttpService};
+use self::connection_limits::{Activity, ConnectionLimits};
 use self::reply::Refusal;
 use crate::proxies::TrustedProxies;
 
 pub use self::connection::Peer;
 pub(crate) use self::connection::linger;
-pub use self::key_place::ConnectionKey;
-pub(crate) use self::key_place::KeyPlaces;
+pub use self::key_connections::ConnectionKey;
+pub(crate) use self::key_connections::KeyConnections;
 pub(crate) use self::switch::{Switch, Switched};
 
-/// How many connections without a place are dealt with at once: health checks, and refusals whose client has not hung up.
+/// The maximum number of connections beyond the limit that are handled at once: health checks, and refusals whose
+/// client has not hung up.
 const MAX_REFUSALS: usize = 256;
-/// The first pause after the system had no socket to give, doubled up to the longest.
+/// The first pause after the system ran out of sockets; doubled up to the maximum.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// What the listener allows one client, and all of them together.
+/// The limits of the listener, per client and in total.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListenerConfig {
-    /// Connections served at once; the next one takes the place of a silent one, or is answered 503 and closed.
+    /// The maximum number of connections; a further one replaces an idle one, or gets a 503 and is closed.
     pub max_connections: usize,
-    /// The same for the connections of one address.
+    /// The same limit per address.
     pub max_connections_per_address: usize,
-    /// Machines that speak for many clients: the limit for one address is not theirs.
+    /// Proxies serve many clients: the limit per address does not apply to them.
     pub proxies: TrustedProxies,
-    /// The largest request head; a larger one is answered 431. At least 8 KiB.
+    /// The maximum size of a request head; a larger one gets a 431. At least 8 KiB.
     pub max_head_bytes: usize,
-    /// Time for a complete request head, for the first byte of a connection, and between two requests.
+    /// The time for a complete request head, for the first byte of a connection, and between two requests.
     pub header_timeout: Duration,
-    /// How long a client may leave a full socket unread before it is let go.
+    /// How long a client may leave a full socket unread before it is disconnected.
     pub write_timeout: Duration,
-    /// How long running exchanges may take to finish after the shutdown signal.
+    /// How long running requests may take to finish after the shutdown signal.
     pub drain_timeout: Duration,
 }
 
@@ -72,32 +73,32 @@ impl Default for ListenerConfig {
     }
 }
 
-/// How the end went.
+/// The outcome of a drain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DrainReport {
     /// Connections that were open at the signal and ended by themselves.
     pub finished: usize,
-    /// Connections that were cut when the time was over.
+    /// Connections that were closed at the timeout.
     pub dropped: usize,
-    /// From the signal to the end.
+    /// The time from the signal to the end.
     pub took: Duration,
 }
 
-/// Serves `service` on `listener` until `shutdown` resolves, then lets what is running finish.
+/// Serves `service` on `listener` until `shutdown` resolves, then waits for running requests.
 ///
-/// A connection beyond the cap is answered 503 instead of being left in the backlog: the client learns at once
-/// that it should try elsewhere or later, where a backlog would look like a server that hangs. While draining,
-/// new connections get the same treatment.
+/// A connection beyond the limit gets a 503 instead of waiting in the backlog: the client learns at once that it should
+/// try elsewhere or later, where a backlog would look like a server that hangs. New connections during a drain get the
+/// same response.
 pub async fn serve(
     listener: TcpListener,
-    service: impl Serves,
+    service: impl HttpService,
     config: ListenerConfig,
     shutdown: impl Future<Output = ()> + Send,
 ) -> DrainReport {
     serve_from(listener, service, config, shutdown).await
 }
 
-/// Where connections come from; a trait so that a test can make the system run out of sockets.
+/// A source of connections; a trait so that a test can make the system run out of sockets.
 trait Accept {
     fn accept(&mut self) -> impl Future<Output = io::Result<(TcpStream, SocketAddr)>> + Send;
 }
@@ -110,33 +111,33 @@ impl Accept for TcpListener {
 
 async fn serve_from(
     source: impl Accept,
-    service: impl Serves,
+    service: impl HttpService,
     config: ListenerConfig,
     shutdown: impl Future<Output = ()> + Send,
 ) -> DrainReport {
     let (drain, draining) = watch::channel(false);
     let connections = Arc::new(Connections::new(service, &config, draining));
-    // A task set owns every connection: dropping it, or the future that holds it, ends them all.
+    // The task set owns every connection: dropping it, or the future that holds it, ends them all.
     let mut open = JoinSet::new();
-    let mut door = Door { source, refusals: JoinSet::new(), oldest: VecDeque::new(), pause: None };
-    let mut places = Places::new(&config);
+    let mut acceptor = Acceptor { source, refusals: JoinSet::new(), oldest: VecDeque::new(), pause: None };
+    let mut connection_limits = ConnectionLimits::new(&config);
 
     let mut shutdown = pin!(shutdown);
     loop {
         tokio::select! {
             biased;
             () = &mut shutdown => break,
-            Some(ended) = open.join_next_with_id() => places.end(note_end(ended)),
-            (stream, peer) = door.next() => match places.make_room(peer) {
+            Some(ended) = open.join_next_with_id() => connection_limits.end(log_end(ended)),
+            (stream, peer) = acceptor.next() => match connection_limits.make_room(peer) {
                 Ok(()) => {
                     let activity = Arc::new(Activity::new());
                     let connection = open.spawn(Arc::clone(&connections).run(stream, peer, Arc::clone(&activity)));
-                    places.take(connection, peer, activity);
+                    connection_limits.add(connection, peer, activity);
                 }
                 Err(refusal) => {
                     debug!(connections = open.len(), %peer, "connection refused: {refusal:?}");
                     let connections = Arc::clone(&connections);
-                    door.turn_away(async move { connections.check_or_refuse(stream, peer, refusal).await });
+                    acceptor.handle_excess(async move { connections.check_or_refuse(stream, peer, refusal).await });
                 }
             }
         }
@@ -151,13 +152,13 @@ async fn serve_from(
         tokio::select! {
             biased;
             Some(ended) = open.join_next_with_id() => {
-                note_end(ended);
+                log_end(ended);
             }
             () = &mut deadline => break,
-            (stream, _) = door.next() => {
+            (stream, _) = acceptor.next() => {
                 let max_head_bytes = config.max_head_bytes;
                 let refusing = connection::refuse(stream, Refusal::ShuttingDown, max_head_bytes);
-                door.turn_away(refusing);
+                acceptor.handle_excess(refusing);
             }
         }
     }
@@ -166,8 +167,8 @@ async fn serve_from(
     DrainReport { finished: running - dropped, dropped, took: signalled.elapsed() }
 }
 
-/// A panic in a handler takes its connection with it and nothing else; it is told here, once.
-fn note_end(ended: Result<(Id, ()), JoinError>) -> Id {
+/// A panic in a handler ends its connection and nothing else; it is logged here, once.
+fn log_end(ended: Result<(Id, ()), JoinError>) -> Id {
     match ended {
         Ok((id, ())) => id,
         Err(error) => {
@@ -180,18 +181,18 @@ fn note_end(ended: Result<(Id, ()), JoinError>) -> Id {
     }
 }
 
-/// The place where connections come in, and where some are turned away.
-struct Door<A> {
+/// Accepts connections, and handles those beyond the limit.
+struct Acceptor<A> {
     source: A,
-    /// Connections that have no place: health checks, and clients that are told so.
+    /// Connections beyond the limit: health checks and refusals.
     refusals: JoinSet<()>,
-    /// The first of them came first.
+    /// The oldest refusal is first.
     oldest: VecDeque<AbortHandle>,
-    /// After the system had no socket to give: how long to wait, and until when.
+    /// After the system ran out of sockets: the pause, and its end.
     pause: Option<(Duration, Instant)>,
 }
 
-impl<A: Accept> Door<A> {
+impl<A: Accept> Acceptor<A> {
     /// The next connection. No failure to accept ends the loop; dropping this future loses no connection.
     async fn next(&mut self) -> (TcpStream, SocketAddr) {
         loop {
@@ -203,12 +204,13 @@ impl<A: Accept> Door<A> {
                     self.pause = None;
                     return accepted;
                 }
-                // These are about the one client that came and left again.
-                Err(error) if left_early(&error) => debug!(%error, "a client left before it was accepted"),
-                // These are about us: out of descriptors or memory. Asking again at once would only burn a core.
+                // These errors concern one client that connected and disconnected.
+                Err(error) if is_client_abort(&error) => debug!(%error, "a client left before it was accepted"),
+                // These errors concern this process: out of descriptors or memory. Retrying at once would only burn a
+                // core.
                 Err(error) => {
                     let length = match self.pause {
-                        Some((last, _)) => (last * 2).min(LONGEST_PAUSE),
+                        Some((last, _)) => (last * 2).min(MAX_PAUSE),
                         None => FIRST_PAUSE,
                     };
                     self.pause = Some((length, Instant::now() + length));
@@ -218,8 +220,8 @@ impl<A: Accept> Door<A> {
         }
     }
 
-    /// Deals with a connection that has no place. Of too many of them the one that came first is dropped.
-    fn turn_away(&mut self, dealing: impl Future<Output = ()> + Send + 'static) {
+    /// Handles a connection beyond the limit. If there are too many, the oldest is dropped.
+    fn handle_excess(&mut self, handling: impl Future<Output = ()> + Send + 'static) {
         while self.refusals.try_join_next().is_some() {}
         self.oldest.retain(|one| !one.is_finished());
         while self.oldest.len() >= MAX_REFUSALS {
@@ -227,11 +229,11 @@ impl<A: Accept> Door<A> {
                 oldest.abort();
             }
         }
-        self.oldest.push_back(self.refusals.spawn(dealing));
+        self.oldest.push_back(self.refusals.spawn(handling));
     }
 }
 
-fn left_early(error: &io::Error) -> bool {
+fn is_client_abort(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionRefused

@@ -52,14 +52,14 @@ async fn running_out_of_sockets_does_not_end_the_loop() {
 async fn pauses_between_failed_accepts_grow_and_stay_bounded() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap());
-    let mut door = Door {
+    let mut acceptor = Acceptor {
         source: Exhausted { listener, failures: 10 },
         refusals: JoinSet::new(),
         oldest: VecDeque::new(),
         pause: None,
     };
     let started = Instant::now();
-    let (accepted, _client) = tokio::join!(door.next(), client);
+    let (accepted, _client) = tokio::join!(acceptor.next(), client);
     drop(accepted);
     // 10 + 20 + ... + 640 ms, then three times one second.
     let waited = started.elapsed();

@@ -1,8 +1,8 @@
-//! Which web pages may call the server.
+//! Decides which web pages may call the server.
 //!
-//! A browser sends requests to any address on behalf of any page, also to a server on the user's own machine that needs no
-//! key. It says with `Origin` and `Sec-Fetch-Site` which page asks; no page can change or leave out these headers.
-//! Programs that are not browsers send neither.
+//! A browser sends requests to any address on behalf of any page, also to a server on the user's own machine that needs
+//! no key. The headers `Origin` and `Sec-Fetch-Site` name the page, and no page can change or remove them. Programs
+//! that are not browsers send neither.
 
 use amalgam_core::{Fault, FaultKind};
 use axum::{body::Body, response::Response};
@@ -14,37 +14,37 @@ const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 const REQUEST_PRIVATE_NETWORK: HeaderName = HeaderName::from_static("access-control-request-private-network");
 const ALLOW_PRIVATE_NETWORK: HeaderName = HeaderName::from_static("access-control-allow-private-network");
 
-/// Seconds that a browser may keep the answer to a preflight request.
+/// How long a browser may cache a preflight response, in seconds.
 const PREFLIGHT_SECONDS: HeaderValue = HeaderValue::from_static("600");
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE");
 
 /// The origins whose pages may call the server, besides its own.
 #[derive(Debug, Clone, Default)]
 pub struct AllowedOrigins {
-    /// Pages of these are other sites, and get CORS headers.
+    /// Other origins, whose pages get CORS headers.
     others: Vec<String>,
-    /// The server's own where a proxy changes `Host`.
+    /// The server's own origin, if a proxy changes `Host`.
     own: Option<String>,
 }
 
-/// What is to be done for the page that sent a request.
+/// The page that sent a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Page {
-    /// Nothing: no page, or one of our own.
+    /// No page, or one of the server's own.
     Own,
-    /// A page of an allowed origin, which may read the answer.
+    /// A page of an allowed origin, which may read the response.
     Allowed(HeaderValue),
 }
 
 impl AllowedOrigins {
-    /// `others` are origins such as `https://app.example.com`; `public_url` is where callers reach the server.
+    /// `others` are origins such as `https://app.example.com`; `public_url` is the address that callers use.
     pub fn new(others: impl IntoIterator<Item = String>, public_url: Option<&str>) -> Self {
         let others = others.into_iter().map(|origin| origin.to_ascii_lowercase()).collect();
         Self { others, own: public_url.and_then(origin_of) }
     }
 
-    /// Refuses a request that a page of another site sent. `page_route` says whether the path is meant to be opened in a
-    /// browser from links on other sites.
+    /// Refuses a request of a page of another site. `page_route` says whether the path may be opened in a browser by
+    /// links on other sites.
     pub(crate) fn check<B>(&self, request: &Request<B>, page_route: bool) -> Result<Page, Fault> {
         let headers = request.headers();
         if let Some(origin) = headers.get(header::ORIGIN) {
@@ -77,9 +77,9 @@ impl AllowedOrigins {
     }
 }
 
-/// A link that was followed in a browser's own window or tab: the page it stands on learns nothing of the answer.
+/// A link that was followed in a browser's own window or tab: the page with the link cannot read the response.
 fn is_navigation<B>(request: &Request<B>) -> bool {
-    let is = |name: &HeaderName, wanted: &str| request.headers().get(name).is_some_and(|value| value == wanted);
+    let is = |name: &HeaderName, expected: &str| request.headers().get(name).is_some_and(|value| value == expected);
     request.method() == Method::GET && is(&SEC_FETCH_MODE, "navigate") && is(&SEC_FETCH_DEST, "document")
 }
 
@@ -88,14 +88,14 @@ fn refused() -> Fault {
     Fault::new(FaultKind::Forbidden, message).code("origin_not_allowed")
 }
 
-/// Scheme, host and port of an address.
+/// Scheme, host and port of a URL.
 fn origin_of(url: &str) -> Option<String> {
     let uri: http::Uri = url.parse().ok()?;
     Some(format!("{}://{}", uri.scheme_str()?, uri.authority()?).to_ascii_lowercase())
 }
 
 impl Page {
-    /// The answer to a CORS preflight request of an allowed page.
+    /// The response to a CORS preflight request of an allowed page.
     pub(crate) fn preflight<B>(&self, request: &Request<B>) -> Option<Response> {
         let headers = request.headers();
         if *self == Self::Own
@@ -106,19 +106,19 @@ impl Page {
         }
         let mut response = Response::new(Body::empty());
         *response.status_mut() = StatusCode::NO_CONTENT;
-        let told = response.headers_mut();
-        told.insert(header::ACCESS_CONTROL_ALLOW_METHODS, METHODS);
-        told.insert(header::ACCESS_CONTROL_MAX_AGE, PREFLIGHT_SECONDS);
-        if let Some(wanted) = headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
-            told.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, wanted.clone());
+        let response_headers = response.headers_mut();
+        response_headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, METHODS);
+        response_headers.insert(header::ACCESS_CONTROL_MAX_AGE, PREFLIGHT_SECONDS);
+        if let Some(requested) = headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
+            response_headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, requested.clone());
         }
         if headers.contains_key(REQUEST_PRIVATE_NETWORK) {
-            told.insert(ALLOW_PRIVATE_NETWORK, HeaderValue::from_static("true"));
+            response_headers.insert(ALLOW_PRIVATE_NETWORK, HeaderValue::from_static("true"));
         }
         Some(response)
     }
 
-    /// Lets an allowed page read an answer.
+    /// Adds the CORS headers for an allowed page.
     pub(crate) fn mark(self, headers: &mut HeaderMap) {
         if let Self::Allowed(origin) = self {
             headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);

@@ -1,7 +1,7 @@
-//! How much memory all requests together may hold: bodies, WebSocket messages, uploads, remembered items.
+//! Limits the memory of all requests together: bodies, WebSocket messages, uploads, remembered items.
 //!
-//! Bytes are taken from the budget before they are held and given back when the last reference to them is dropped. When
-//! it is used up callers get 503, and what is held already goes on.
+//! Bytes are reserved before they are allocated, and released when the last reference to them is dropped. Beyond the
+//! limit callers get a 503; requests that hold their memory already continue.
 
 use std::{
     sync::{
@@ -14,55 +14,55 @@ use std::{
 use amalgam_core::{Fault, FaultKind};
 use bytes::Bytes;
 
-/// When a caller that found no memory should try again.
+/// The `Retry-After` of a request without memory.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
 
-/// The bytes that requests may hold. Cheap to clone.
+/// A memory budget for requests. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct RequestMemory(Arc<Budget>);
 
 #[derive(Debug)]
 struct Budget {
     free: AtomicUsize,
-    /// A part of another budget: what is taken here is taken there too.
-    of: Option<RequestMemory>,
+    /// The parent budget, from which every reservation is taken too.
+    parent: Option<RequestMemory>,
 }
 
 impl RequestMemory {
-    /// A budget of so many bytes.
+    /// A budget of this many bytes.
     pub fn new(bytes: usize) -> Self {
-        Self(Arc::new(Budget { free: AtomicUsize::new(bytes), of: None }))
+        Self(Arc::new(Budget { free: AtomicUsize::new(bytes), parent: None }))
     }
 
-    /// A budget of so many bytes which are taken from this one too.
+    /// A sub-budget of this many bytes, which count in this budget too.
     #[must_use]
     pub(crate) fn part(&self, bytes: usize) -> Self {
-        Self(Arc::new(Budget { free: AtomicUsize::new(bytes), of: Some(self.clone()) }))
+        Self(Arc::new(Budget { free: AtomicUsize::new(bytes), parent: Some(self.clone()) }))
     }
 
-    /// A reservation of nothing yet.
+    /// An empty reservation.
     pub(crate) fn reservation(&self) -> Reservation {
         Reservation { budget: self.clone(), bytes: 0 }
     }
 
-    fn take(&self, bytes: usize) -> bool {
-        let Budget { free, of } = &*self.0;
-        let taken = free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free| free.checked_sub(bytes));
-        if taken.is_err() {
+    fn reserve(&self, bytes: usize) -> bool {
+        let Budget { free, parent } = &*self.0;
+        let reserved = free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free| free.checked_sub(bytes));
+        if reserved.is_err() {
             return false;
         }
-        let whole = of.as_ref().is_none_or(|of| of.take(bytes));
+        let whole = parent.as_ref().is_none_or(|parent| parent.reserve(bytes));
         if !whole {
             free.fetch_add(bytes, Ordering::Relaxed);
         }
         whole
     }
 
-    fn give_back(&self, bytes: usize) {
-        let Budget { free, of } = &*self.0;
+    fn release(&self, bytes: usize) {
+        let Budget { free, parent } = &*self.0;
         free.fetch_add(bytes, Ordering::Relaxed);
-        if let Some(of) = of {
-            of.give_back(bytes);
+        if let Some(parent) = parent {
+            parent.release(bytes);
         }
     }
 
@@ -72,7 +72,7 @@ impl RequestMemory {
     }
 }
 
-/// Bytes that were taken from the budget; dropping it gives them back.
+/// Reserved bytes; dropping it releases them.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     budget: RequestMemory,
@@ -80,13 +80,13 @@ pub(crate) struct Reservation {
 }
 
 impl Reservation {
-    /// Makes it this large; whether there was enough. It does not change where there was not.
+    /// Resizes the reservation. Returns false and changes nothing if there is not enough memory.
     #[must_use]
     pub(crate) fn resize(&mut self, bytes: usize) -> bool {
         let enough = match bytes.checked_sub(self.bytes) {
-            Some(more) => self.budget.take(more),
+            Some(more) => self.budget.reserve(more),
             None => {
-                self.budget.give_back(self.bytes - bytes);
+                self.budget.release(self.bytes - bytes);
                 true
             }
         };
@@ -96,7 +96,7 @@ impl Reservation {
         enough
     }
 
-    /// Makes it at least this large; the fault that tells the caller where there is not enough.
+    /// Resizes the reservation to at least this size; the caller's fault if there is not enough memory.
     pub(crate) fn expect(&mut self, bytes: usize) -> Result<(), Fault> {
         match bytes <= self.bytes || self.resize(bytes) {
             true => Ok(()),
@@ -104,7 +104,7 @@ impl Reservation {
         }
     }
 
-    /// The bytes that this was reserved for: the reservation lasts as long as any part of them is held.
+    /// Ties the reservation to these bytes: it lasts as long as any part of them is referenced.
     pub(crate) fn hold(self, bytes: Bytes) -> Bytes {
         match bytes.is_empty() {
             true => bytes,
@@ -115,7 +115,7 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.budget.give_back(self.bytes);
+        self.budget.release(self.bytes);
     }
 }
 
@@ -130,7 +130,7 @@ impl AsRef<[u8]> for Held {
     }
 }
 
-/// What a caller is told when there is no memory for its request.
+/// The fault for a request without memory.
 pub(crate) fn exhausted() -> Fault {
     let message = "The server holds as many bytes of requests as it may. Try again shortly.";
     Fault::new(FaultKind::OutOfMemory, message).retry_after(Some(RETRY_AFTER))

@@ -8,6 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use amalgam_app::{
     Application, Limits,
+    administration::keys::{ConfiguredKey, Pepper},
     assistant::{AssistantSettings, SessionQueues},
     execute::ExecuteSettings,
 };
@@ -15,10 +16,10 @@ use amalgam_core::{
     Admin, BoxFuture, Catalog, Clock, Fault, Fetch, FetchedFile, ModelCard, ModelSelection, Operator, Rights, Route,
     Scope, Seal, Store, TenantState,
     store::{
-        Added, Answer, Buried, Cancelled, Claim, Conversation, ConversationItem, ConversationStore, EventTail,
-        KeyRecord, Keyed, Lineage, Listing, NewItem, NewKey, Page, ProcessId, ProcessStore, Pruned, QueuedTurn, Reset,
-        ResponseStore, Retention, Stored, StoredResponse, TenancyStore, TenantChange, TenantRecord, TurnRecord,
-        TurnStore, TurnWrite, Written,
+        Answer, AppendOutcome, CancelOutcome, Claim, Conversation, ConversationItem, ConversationStore, EventTail,
+        IdempotencyKey, KeyRecord, Lineage, Listing, NewItem, NewKey, Page, ProcessId, ProcessStore, PruneCounts,
+        QueuedTurn, RecoveryCounts, Reset, ResponseStore, Retention, Stored, StoredResponse, TenancyStore,
+        TenantChange, TenantRecord, TurnRecord, TurnStore, TurnWrite, WriteOutcome,
     },
 };
 use amalgam_engine::{Admission, Engine, EngineSettings, QueueLimits, ToolLimits};
@@ -32,8 +33,8 @@ use tower::ServiceExt;
 
 use crate::{
     app::{App, ServerParts},
-    auth::{Auth, AuthParts, ConfiguredKey, Pepper},
-    layers::Entrance,
+    auth::{Auth, AuthParts},
+    layers::AuthenticatedRouter,
     origins::AllowedOrigins,
     proxies::TrustedProxies,
     wires::router,
@@ -43,7 +44,7 @@ use crate::{
 pub(crate) const KEY: &str = "am_a_key_for_tests";
 
 /// All wires, with nothing behind them.
-pub(crate) fn served(state: TenantState) -> Entrance {
+pub(crate) fn served(state: TenantState) -> AuthenticatedRouter {
     router(app(state))
 }
 
@@ -124,7 +125,13 @@ pub(crate) struct Told {
 }
 
 /// Asks a server once.
-pub(crate) async fn ask(server: Entrance, method: &Method, path: &str, key: Option<&str>, body: &str) -> Told {
+pub(crate) async fn ask(
+    server: AuthenticatedRouter,
+    method: &Method,
+    path: &str,
+    key: Option<&str>,
+    body: &str,
+) -> Told {
     let mut request = Request::builder().method(method).uri(path).header("content-type", "application/json");
     request = request.header("host", "localhost");
     if let Some(key) = key {
@@ -214,7 +221,7 @@ impl ResponseStore for Nothing {
         gives(false)
     }
 
-    fn cancel_response<'a>(&'a self, _: &'a Scope, _: &'a str, _: u64) -> Stored<'a, Option<Cancelled>> {
+    fn cancel_response<'a>(&'a self, _: &'a Scope, _: &'a str, _: u64) -> Stored<'a, Option<CancelOutcome>> {
         gives(None)
     }
 
@@ -228,14 +235,14 @@ impl TurnStore for Nothing {
         gives(())
     }
 
-    fn write<'a>(&'a self, _: &'a Scope, _: Arc<TurnWrite>) -> Stored<'a, Written> {
-        gives(Written::Lost)
+    fn write<'a>(&'a self, _: &'a Scope, _: Arc<TurnWrite>) -> Stored<'a, WriteOutcome> {
+        gives(WriteOutcome::Lost)
     }
 
     fn claim<'a>(
         &'a self,
         _: &'a Scope,
-        _: &'a Keyed,
+        _: &'a IdempotencyKey,
         _: [u8; 32],
         _: &'a str,
         _: ProcessId,
@@ -244,7 +251,7 @@ impl TurnStore for Nothing {
         gives(Claim::First)
     }
 
-    fn settle<'a>(&'a self, _: &'a Scope, _: &'a Keyed, _: &'a str, _: Option<Answer>) -> Stored<'a, ()> {
+    fn settle<'a>(&'a self, _: &'a Scope, _: &'a IdempotencyKey, _: &'a str, _: Option<Answer>) -> Stored<'a, ()> {
         gives(())
     }
 
@@ -270,7 +277,7 @@ impl ConversationStore for Nothing {
         gives(false)
     }
 
-    fn add_items<'a>(&'a self, _: &'a Scope, _: &'a str, _: Vec<NewItem>) -> Stored<'a, Option<Added>> {
+    fn add_items<'a>(&'a self, _: &'a Scope, _: &'a str, _: Vec<NewItem>) -> Stored<'a, Option<AppendOutcome>> {
         gives(None)
     }
 
@@ -353,14 +360,14 @@ impl ProcessStore for Nothing {
         gives(Vec::new())
     }
 
-    fn bury<'a>(
+    fn end_dead_process<'a>(
         &'a self,
         _: Operator,
         _: ProcessId,
         _: u64,
         _: fn(&[String]) -> String,
         _: u64,
-    ) -> Stored<'a, Option<Buried>> {
+    ) -> Stored<'a, Option<RecoveryCounts>> {
         gives(None)
     }
 
@@ -388,8 +395,8 @@ impl ProcessStore for Nothing {
         gives(())
     }
 
-    fn prune(&self, _: Operator, _: Retention) -> Stored<'_, Pruned> {
-        gives(Pruned::default())
+    fn prune(&self, _: Operator, _: Retention) -> Stored<'_, PruneCounts> {
+        gives(PruneCounts::default())
     }
 
     fn reset(&self, _: Operator, _: Reset) -> Stored<'_, ()> {

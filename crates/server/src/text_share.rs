@@ -1,42 +1,42 @@
-//! How much of a JSON body is text and how much of it images and files, told while it arrives.
+//! Counts how much of a JSON body is text rather than images and files, while it arrives.
 
-/// A string that is longer than this, and is base64, is an image or a file.
-const SHORTEST_MEDIA: usize = 4096;
-/// Characters that base64 does not have which a string may have all the same: `data:…;base64,` in front, for instance.
-const ODD_CHARACTERS: usize = 128;
+/// A longer string in base64 is an image or a file.
+const MIN_MEDIA_BYTES: usize = 4096;
+/// The maximum number of other characters in a base64 string: `data:…;base64,` at its start, for instance.
+const MAX_OTHER_CHARACTERS: usize = 128;
 
 /// Counts the bytes of a body that are not part of an image or a file in base64.
 #[derive(Debug, Default)]
 pub(crate) struct TextShare {
-    /// Bytes that are text for certain.
+    /// Bytes that are certainly text.
     text: usize,
-    /// The string that is being read.
-    string: Option<Run>,
+    /// The current string.
+    string: Option<StringState>,
     escaped: bool,
 }
 
-/// A string so far.
+/// The part of a string that has arrived.
 #[derive(Debug, Default)]
-struct Run {
+struct StringState {
     bytes: usize,
     odd: usize,
-    /// It is text, and counted as it comes.
+    /// Whether it is text, which is counted as it arrives.
     is_text: bool,
 }
 
 impl TextShare {
-    /// Takes the next piece of the body.
-    pub(crate) fn take(&mut self, piece: &[u8]) {
-        for &byte in piece {
+    /// Adds the next chunk of the body.
+    pub(crate) fn take(&mut self, chunk: &[u8]) {
+        for &byte in chunk {
             let Some(run) = &mut self.string else {
                 self.text += 1;
                 if byte == b'"' {
-                    self.string = Some(Run::default());
+                    self.string = Some(StringState::default());
                 }
                 continue;
             };
             if byte == b'"' && !self.escaped {
-                if !run.is_text && run.bytes < SHORTEST_MEDIA {
+                if !run.is_text && run.bytes < MIN_MEDIA_BYTES {
                     self.text += run.bytes;
                 }
                 self.text += 1;
@@ -51,7 +51,7 @@ impl TextShare {
             }
             if !is_base64(byte) {
                 run.odd += 1;
-                if run.odd > ODD_CHARACTERS {
+                if run.odd > MAX_OTHER_CHARACTERS {
                     run.is_text = true;
                     self.text += run.bytes;
                 }
@@ -59,13 +59,13 @@ impl TextShare {
         }
     }
 
-    /// Bytes of text so far; a string that is not whole counts once it cannot be base64 any more.
+    /// Bytes of text so far; an unfinished string counts once it cannot be base64 any more.
     pub(crate) fn bytes(&self) -> usize {
         self.text
     }
 }
 
-/// With the characters of its form for addresses, and those that escape a slash or a line break.
+/// Includes the URL-safe alphabet, and the characters that escape a slash or a line break.
 fn is_base64(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'-' | b'_' | b'\\')
 }

@@ -1,8 +1,9 @@
-//! The APIs that people call, one folder each.
+//! The HTTP APIs, one folder each.
 
 mod admin;
 mod answer;
 mod assistant;
+mod call;
 mod conversations;
 pub(crate) mod error;
 mod execute;
@@ -26,11 +27,7 @@ use http::Method;
 
 use crate::{
     app::App,
-    layers::{self, Behind, Entrance},
-};
-pub use admin::{
-    BankScope, ModeListing, Modes, ToolBank, Trial, TrialError, approval_status, decision_outcome, show_approval,
-    show_collection, show_document,
+    layers::{self, AuthenticatedRouter, WireSet},
 };
 use assistant::AssistantError;
 pub(crate) use assistant::Checks;
@@ -39,14 +36,14 @@ use execute::ExecuteError;
 
 pub use ops::openapi::document as openapi;
 
-/// One thing that the server serves.
+/// A route of the server.
 #[derive(Debug, Clone)]
 pub struct RouteInfo {
-    /// How it is asked for.
+    /// The HTTP method.
     pub method: Method,
-    /// Where it is, in the router's notation.
+    /// The path, in the router's notation.
     pub path: &'static str,
-    /// Whether it needs no caller.
+    /// Whether the route needs no credential.
     pub public: bool,
 }
 
@@ -59,14 +56,14 @@ impl RouteInfo {
         Self { method, path, public: true }
     }
 
-    /// The path as OpenAPI writes it, which knows no parameter that spans slashes.
+    /// The path in OpenAPI notation, which has no parameter that spans slashes.
     pub fn published_path(&self) -> String {
         self.path.replace("{*", "{")
     }
 }
 
-/// Everything that the server serves. A path that is not public here needs a caller; tests hold the router and the
-/// published description to this list.
+/// All routes. A route that is not public here requires authentication; tests compare the router and the OpenAPI
+/// document with this list.
 pub static ROUTES: &[RouteInfo] = &[
     RouteInfo::guarded(Method::POST, "/v1/responses"),
     RouteInfo::guarded(Method::GET, "/v1/responses"),
@@ -146,22 +143,22 @@ pub static ROUTES: &[RouteInfo] = &[
     RouteInfo::public(Method::GET, "/openapi.json"),
 ];
 
-/// All wires behind the common layers.
-pub fn router(app: Arc<App>) -> Entrance {
-    entrance(app, doors_routes().merge(admin::routes()), Behind::Everything)
+/// All wires.
+pub fn router(app: Arc<App>) -> AuthenticatedRouter {
+    authenticated(app, api_routes().merge(admin::routes()), WireSet::All)
 }
 
-/// All wires but the administration, for a listener that other machines reach.
-pub fn doors(app: Arc<App>) -> Entrance {
-    entrance(app, doors_routes(), Behind::Doors)
+/// All wires except the administration, for a listener that other machines can reach.
+pub fn without_administration(app: Arc<App>) -> AuthenticatedRouter {
+    authenticated(app, api_routes(), WireSet::WithoutAdministration)
 }
 
-/// The administration alone, for a listener of its own.
-pub fn administration(app: Arc<App>) -> Entrance {
-    entrance(app, Router::new().merge(admin::routes()).merge(ops::routes()), Behind::Administration)
+/// Only the administration, for a listener of its own.
+pub fn administration(app: Arc<App>) -> AuthenticatedRouter {
+    authenticated(app, Router::new().merge(admin::routes()).merge(ops::routes()), WireSet::Administration)
 }
 
-fn doors_routes() -> Router<Arc<App>> {
+fn api_routes() -> Router<Arc<App>> {
     Router::new()
         .merge(responses::routes())
         .merge(conversations::routes())
@@ -171,24 +168,24 @@ fn doors_routes() -> Router<Arc<App>> {
         .merge(ops::routes())
 }
 
-fn entrance(app: Arc<App>, routes: Router<Arc<App>>, behind: Behind) -> Entrance {
+fn authenticated(app: Arc<App>, routes: Router<Arc<App>>, wires: WireSet) -> AuthenticatedRouter {
     let router = routes.fallback(no_such_path).method_not_allowed_fallback(no_such_method).with_state(Arc::clone(&app));
-    Entrance::new(app, router, behind)
+    AuthenticatedRouter::new(app, router, wires)
 }
 
-/// Whether a path belongs to the administration, which asks more of its callers.
+/// Whether a path belongs to the administration, which requires more rights.
 pub(crate) fn is_administration(path: &str) -> bool {
     path.strip_prefix("/admin").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 pub(crate) fn is_public(path: &str) -> bool {
-    /// Apart from the others: every request asks, and the list of all routes is long.
+    /// A separate list: every request searches it, and the list of all routes is long.
     static PUBLIC: LazyLock<Vec<&'static str>> =
         LazyLock::new(|| ROUTES.iter().filter(|route| route.public).map(|route| route.path).collect());
     PUBLIC.contains(&path)
 }
 
-/// Whether a request uploads a file: the one kind of body that is a form.
+/// Whether a request uploads a file: the only bodies that are forms.
 pub(crate) fn is_upload(request: &Request) -> bool {
     request.method() == Method::POST && request.uri().path() == files::UPLOAD
 }
@@ -206,16 +203,16 @@ async fn no_such_method(State(app): State<Arc<App>>, request: Request) -> Respon
     layers::unread(&request, refusal(&app, path, fault))
 }
 
-/// A fault in the shape of the door that a path belongs to.
+/// A fault in the error format of the path's wire.
 pub(crate) fn refusal(app: &App, path: &str, fault: Fault) -> Response {
-    match (assistant::is_ours(path), execute::is_ours(path)) {
+    match (assistant::owns_path(path), execute::owns_path(path)) {
         (true, _) => AssistantError::from(fault).into_response(),
-        (false, true) => ExecuteError::from(fault).cased(app.execute.casing).into_response(),
+        (false, true) => ExecuteError::from(fault).with_casing(app.execute.casing).into_response(),
         (false, false) => WireError(fault).into_response(),
     }
 }
 
-/// A path as it may be repeated to its caller.
+/// The path, shortened for an error message.
 fn shown(path: &str) -> String {
     path.chars().take(200).collect()
 }

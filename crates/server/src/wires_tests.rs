@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::*;
 use crate::testing::{self, KEY};
 
-fn served() -> Entrance {
+fn served() -> AuthenticatedRouter {
     testing::served(TenantState::Stored)
 }
 
@@ -66,7 +66,7 @@ async fn a_route_that_is_not_public_refuses_callers_without_a_good_key() {
                 true => assert_eq!(status, StatusCode::OK, "{}: {answer}", route.path),
                 false => {
                     assert_eq!(status, StatusCode::UNAUTHORIZED, "{}: {answer}", route.path);
-                    match (assistant::is_ours(route.path), execute::is_ours(route.path)) {
+                    match (assistant::owns_path(route.path), execute::owns_path(route.path)) {
                         (true, _) => assert!(answer["detail"].is_string(), "{}: {answer}", route.path),
                         (_, true) => assert_eq!(answer["ErrorCode"], "invalid_api_key", "{}", route.path),
                         _ => assert_eq!(answer["error"]["code"], "invalid_api_key", "{}", route.path),

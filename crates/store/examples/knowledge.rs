@@ -12,15 +12,12 @@ use std::{
 };
 
 use amalgam_core::{
-    Rights, Scope, Store, TenantState,
-    execute::request::{ComparisonOperator, Condition},
-    knowledge::{chunks, question},
+    ComparisonOperator, Condition, Rights, Scope, Store, TenantState,
     store::{KnowledgeQuery, NewDocument, Within},
 };
-use amalgam_store::{
-    postgres::{self, Postgres},
-    sqlite::{Sqlite, SqliteOptions},
-};
+use amalgam_knowledge::{chunks, question};
+use amalgam_store_postgres::{Postgres, PostgresOptions};
+use amalgam_store_sqlite::{Sqlite, SqliteOptions};
 
 /// A document has so many pieces, and so many documents are brought in at once.
 const PIECES: u64 = 20;
@@ -42,9 +39,7 @@ fn main() {
     let runtime = runtime.expect("threads can be started");
     let store: Arc<dyn Store> = match url {
         Some(url) => Arc::new(
-            runtime
-                .block_on(Postgres::open(url, postgres::PostgresOptions::default()))
-                .expect("the database can be used"),
+            runtime.block_on(Postgres::open(url, PostgresOptions::default())).expect("the database can be used"),
         ),
         None => Arc::new(Sqlite::open(&path, SqliteOptions::default()).expect("the database can be made")),
     };

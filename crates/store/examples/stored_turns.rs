@@ -10,13 +10,11 @@ use std::{
 
 use amalgam_core::{
     Ids, Rights, Scope, Stem, Store, TenantState,
-    store::{Begin, ChainPosition, Ending, ProcessId, ResponseState, Transcript, TurnWrite, Written},
+    store::{Begin, ChainPosition, Ending, ProcessId, ResponseState, Transcript, TurnWrite, WriteOutcome},
 };
 use amalgam_protocol::{Json, Provenance, Status, Usage};
-use amalgam_store::{
-    postgres::{self, Postgres},
-    sqlite::{Sqlite, SqliteOptions},
-};
+use amalgam_store_postgres::{Postgres, PostgresOptions};
+use amalgam_store_sqlite::{Sqlite, SqliteOptions};
 use bytes::Bytes;
 use tokio::task::JoinSet;
 
@@ -33,9 +31,7 @@ fn main() {
     let runtime = runtime.expect("threads can be started");
     let store: Arc<dyn Store> = match std::env::args().find(|argument| argument.starts_with("postgres://")) {
         Some(url) => Arc::new(
-            runtime
-                .block_on(Postgres::open(&url, postgres::PostgresOptions::default()))
-                .expect("the database can be used"),
+            runtime.block_on(Postgres::open(&url, PostgresOptions::default())).expect("the database can be used"),
         ),
         None => Arc::new(Sqlite::open(&path, SqliteOptions::default()).expect("the database can be made")),
     };
@@ -71,7 +67,7 @@ async fn write_all(store: Arc<dyn Store>, writers: usize, turns: usize) -> Vec<D
             for _ in 0..turns / writers {
                 let begun = Instant::now();
                 let write = turn(None);
-                assert_eq!(store.write(&caller(), write.into()).await.expect("there is room"), Written::Kept);
+                assert_eq!(store.write(&caller(), write.into()).await.expect("there is room"), WriteOutcome::Kept);
                 waited.push(begun.elapsed());
             }
             waited
@@ -126,7 +122,7 @@ fn turn(parent: Option<ChainPosition>) -> TurnWrite {
         request: None,
     };
     let usage = Usage { input_tokens: 100, output_tokens: 200, total_tokens: Some(300), ..Usage::default() };
-    let told = ResponseState {
+    let state = ResponseState {
         status: Status::Completed,
         completed_at_ms: Some(now_ms + 900),
         error: None,
@@ -156,7 +152,7 @@ fn turn(parent: Option<ChainPosition>) -> TurnWrite {
         begin: Some(Box::new(begin)),
         started: false,
         events: None,
-        end: Some(Box::new(Ending { told, output: item("assistant", 1100), upstream: None })),
+        end: Some(Box::new(Ending { state, output: item("assistant", 1100), upstream: None })),
         transcripts: vec![call],
         raw_answer: None,
         tools: Vec::new(),

@@ -1,231 +1,405 @@
-//! Submissions of the strict contract: which of them are to be worked on, the same for every engine.
-//!
-//! The caller has locked the session: nothing changes between what is known here and what is written because of it.
+//! Sessions of the strict contract, their turns and steps.
 
-use amalgam_core::store::{AgentStep, AgentTurn, NewStep, StepState, TakenStep};
-use amalgam_protocol::Status;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
-/// What is known when a submission comes.
-pub(crate) struct Known {
-    /// The turn that it belongs to, if it was begun.
-    pub(crate) turn: Option<AgentTurn>,
-    /// The last step of the newest of the other turns.
-    pub(crate) other: Option<OtherTurn>,
-    /// The same submission of the same caller may have been written before, and the answer got lost.
-    pub(crate) tried: bool,
+use amalgam_core::{
+    Scope, StoreError,
+    store::{AgentSession, AgentStep, AgentTurn, ExecuteStore, ModeChange, NewStep, StepState, Stored, TakenStep},
+};
+
+use crate::{
+    SqlStore,
+    engine::{Repeat, SqlConnection, SqlEngine},
+    pending_release::Reservation,
+    rows,
+    sql::shared_statements,
+    steps::{self, OtherTurn, SessionState, StepDecision, StepWrite},
+    values::{SqlRow, values},
+};
+
+shared_statements! {
+    UserSql ADD_SESSION = "
+        INSERT INTO agent_sessions (tenant_id, user_id, id, profile, mode, solution_context, turns, created_at,
+            updated_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+        ON CONFLICT (tenant_id, user_id, id) DO NOTHING";
+    UserSql SESSION = "
+        SELECT id, profile, mode, solution_context, turns, created_at, updated_at FROM agent_sessions
+        WHERE tenant_id = $1 AND user_id = $2 AND id = $3";
+    UserSql SESSIONS = "
+        SELECT id, profile, mode, solution_context, turns, created_at, updated_at FROM agent_sessions
+        WHERE tenant_id = $1 AND user_id = $2 AND id < $3 ORDER BY id DESC LIMIT $4";
+    UserSql TOUCH_SESSION = "
+        UPDATE agent_sessions SET turns = turns + $4, solution_context = COALESCE($5, solution_context),
+            updated_at = CASE WHEN updated_at > $6 THEN updated_at ELSE $6 END
+        WHERE tenant_id = $1 AND user_id = $2 AND id = $3";
+    UserSql FORGET_SESSION = "DELETE FROM agent_sessions WHERE tenant_id = $1 AND user_id = $2 AND id = $3";
+    UserSql FORGET_STEPS = "DELETE FROM agent_steps WHERE tenant_id = $1 AND user_id = $2 AND session_id = $3";
+    UserSql FORGET_MODE_CHANGES = "
+        DELETE FROM mode_changes WHERE tenant_id = $1 AND user_id = $2 AND session_id = $3";
+    UserSql RESPONSES_OF_SESSION = "
+        SELECT response_id FROM agent_steps WHERE tenant_id = $1 AND user_id = $2 AND session_id = $3
+        ORDER BY turn, step";
+    /// A response is looked up by its stem, which its id ends with.
+    UserSql STEPS_OF_TURN = "
+        SELECT s.turn, s.turn_id, s.fingerprint, s.response_id, s.mode, s.notes, s.created_at, r.status,
+            p.id IS NOT NULL
+        FROM agent_steps AS s
+        LEFT JOIN responses AS r ON r.tenant_id = $1 AND r.user_id = $2
+            AND r.stem = substr(s.response_id, length(s.response_id) - 23, 16) AND r.id = s.response_id
+        LEFT JOIN processes AS p ON p.id = s.process
+        WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.session_id = $3 AND s.turn_id = $4
+        ORDER BY s.step";
+    UserSql STEPS_OF_TURNS = "
+        SELECT s.turn, s.turn_id, s.fingerprint, s.response_id, s.mode, s.notes, s.created_at, r.status,
+            p.id IS NOT NULL
+        FROM agent_steps AS s
+        LEFT JOIN responses AS r ON r.tenant_id = $1 AND r.user_id = $2
+            AND r.stem = substr(s.response_id, length(s.response_id) - 23, 16) AND r.id = s.response_id
+        LEFT JOIN processes AS p ON p.id = s.process
+        WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.session_id = $3 AND s.turn >= $4 AND s.turn < $5
+        ORDER BY s.turn, s.step";
+    UserSql LAST_OF_OTHERS = "
+        SELECT s.turn, s.turn_id, r.status, p.id IS NOT NULL
+        FROM agent_steps AS s
+        LEFT JOIN responses AS r ON r.tenant_id = $1 AND r.user_id = $2
+            AND r.stem = substr(s.response_id, length(s.response_id) - 23, 16) AND r.id = s.response_id
+        LEFT JOIN processes AS p ON p.id = s.process
+        WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.session_id = $3 AND s.turn_id <> $4
+        ORDER BY s.turn DESC, s.step DESC LIMIT 1";
+    UserSql LAST_ENDED_WELL = "
+        SELECT s.response_id
+        FROM agent_steps AS s JOIN responses AS r ON r.tenant_id = $1 AND r.user_id = $2
+            AND r.stem = substr(s.response_id, length(s.response_id) - 23, 16) AND r.id = s.response_id
+        WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.session_id = $3 AND r.status IN ('completed', 'incomplete')
+        ORDER BY s.turn DESC, s.step DESC LIMIT 1";
+    UserSql FIRST_OF_PAGE = "
+        SELECT turn FROM agent_steps
+        WHERE tenant_id = $1 AND user_id = $2 AND session_id = $3 AND turn < $4 AND step = 1
+        ORDER BY turn DESC LIMIT 1 OFFSET $5";
+    UserSql ADD_STEP = "
+        INSERT INTO agent_steps (tenant_id, user_id, session_id, turn, step, turn_id, fingerprint, response_id, mode, notes,
+            process, created_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
+    UserSql RETAKE_STEP = "
+        UPDATE agent_steps SET turn = $6, response_id = $7, mode = $8, notes = $9, process = $10, created_at = $11
+        WHERE tenant_id = $1 AND user_id = $2 AND session_id = $3 AND turn = $4 AND step = $5";
+    UserSql FIND_STEP = "
+        SELECT turn, step FROM agent_steps
+        WHERE tenant_id = $1 AND user_id = $2 AND session_id = $3 AND response_id = $4
+            AND NOT EXISTS (SELECT 1 FROM responses AS r
+                WHERE r.tenant_id = $1 AND r.user_id = $2 AND r.stem = substr($4, length($4) - 23, 16) AND r.id = $4)";
+    UserSql DROP_STEP = "
+        DELETE FROM agent_steps
+        WHERE tenant_id = $1 AND user_id = $2 AND session_id = $3 AND turn = $4 AND step = $5
+            AND NOT EXISTS (SELECT 1 FROM agent_steps AS later
+                WHERE later.tenant_id = $1 AND later.user_id = $2 AND later.session_id = $3 AND later.turn = $4
+                    AND later.step > $5)";
+    UserSql SET_MODE = "
+        UPDATE agent_sessions SET mode = $4, updated_at = CASE WHEN updated_at > $5 THEN updated_at ELSE $5 END
+        WHERE tenant_id = $1 AND user_id = $2 AND id = $3";
+    UserSql ADD_MODE_CHANGE = "
+        INSERT INTO mode_changes (tenant_id, user_id, session_id, number, previous, mode, reason, turn_id, at)
+        VALUES ($1, $2, $3, 1 + COALESCE((
+            SELECT number FROM mode_changes WHERE tenant_id = $1 AND user_id = $2 AND session_id = $3
+            ORDER BY number DESC LIMIT 1), 0), $4, $5, $6, $7, $8)";
+    UserSql MODE_CHANGES = "
+        SELECT previous, mode, reason, turn_id, at FROM mode_changes
+        WHERE tenant_id = $1 AND user_id = $2 AND session_id = $3 ORDER BY number DESC LIMIT $4";
 }
 
-/// A turn, and how its last step stands.
-pub(crate) struct OtherTurn {
-    pub(crate) turn_id: String,
-    pub(crate) number: u64,
-    pub(crate) state: StepState,
-}
+impl<E: SqlEngine> ExecuteStore for SqlStore<E> {
+    fn open_session<'a>(&'a self, scope: &'a Scope, session: AgentSession) -> Stored<'a, ()> {
+        self.engine.change(Repeat::Safe, (scope.clone(), session), |connection, (scope, session)| {
+            Box::pin(async move {
+                let values = values![
+                    &session.id,
+                    &session.profile,
+                    &session.mode,
+                    session.solution_context.as_deref().map(rows::storable),
+                    session.turns,
+                    session.created_at_ms,
+                    session.updated_at_ms,
+                ];
+                let added = connection.user(scope, ADD_SESSION, values).run().await? == 1;
+                // The id is new: a session that exists when the work is repeated was written by its first run.
+                match added || connection.is_repeated() {
+                    true => Ok(()),
+                    false => Err(StoreError::Broken(format!("session `{}` exists already", session.id)).into()),
+                }
+            })
+        })
+    }
 
-/// What is to be done about a submission.
-#[derive(Debug, PartialEq)]
-pub(crate) enum Verdict {
-    /// Nothing; this is the answer.
-    Told(TakenStep),
-    /// It is the caller's. What is to be written, if it is not there already.
-    First(Option<Write>),
-}
+    fn agent_session<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, Option<AgentSession>> {
+        self.engine.read((scope.clone(), id.to_owned()), |connection, (scope, id)| {
+            Box::pin(connection.user(scope, SESSION, values![id]).first(session))
+        })
+    }
 
-/// A row to be written.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Write {
-    /// A new step.
-    Add { turn: u64, step: u64 },
-    /// The last step of a turn once more; the turn's number is `turn` from then on.
-    Again { before: u64, turn: u64, step: u64 },
-}
+    fn agent_sessions<'a>(
+        &'a self,
+        scope: &'a Scope,
+        after: Option<&'a str>,
+        limit: usize,
+    ) -> Stored<'a, Vec<AgentSession>> {
+        let arguments = (scope.clone(), after.unwrap_or(rows::BEHIND_ALL).to_owned(), limit);
+        self.engine.read(arguments, |connection, (scope, after, limit)| {
+            Box::pin(connection.user(scope, SESSIONS, values![after, *limit]).all(session))
+        })
+    }
 
-impl Write {
-    /// Whether the session has one turn more with it.
-    pub(crate) fn is_new_turn(&self) -> bool {
-        matches!(self, Self::Add { step: 1, .. })
+    fn delete_session<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, Option<Vec<String>>> {
+        self.engine.transaction(Repeat::Never, (scope.clone(), id.to_owned()), |connection, (scope, id)| {
+            Box::pin(async move {
+                // The session first: a transaction that takes a step locks it, and its step exists once the lock is ours.
+                if connection.user(scope, FORGET_SESSION, values![id]).run().await? == 0 {
+                    return Ok(None);
+                }
+                let responses = connection.user(scope, RESPONSES_OF_SESSION, values![id]);
+                let responses = responses.all(|row| row.get(0)).await?;
+                connection.user(scope, FORGET_STEPS, values![id]).run().await?;
+                connection.user(scope, FORGET_MODE_CHANGES, values![id]).run().await?;
+                Ok(Some(responses))
+            })
+        })
+    }
+
+    fn agent_turn<'a>(
+        &'a self,
+        scope: &'a Scope,
+        session_id: &'a str,
+        turn_id: &'a str,
+    ) -> Stored<'a, Option<AgentTurn>> {
+        let arguments = (scope.clone(), session_id.to_owned(), turn_id.to_owned());
+        self.engine.read(arguments, |connection, (scope, session_id, turn_id)| {
+            Box::pin(turn(connection, scope, session_id, turn_id))
+        })
+    }
+
+    fn agent_turns<'a>(
+        &'a self,
+        scope: &'a Scope,
+        session_id: &'a str,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Stored<'a, Option<Vec<AgentTurn>>> {
+        let arguments = (scope.clone(), session_id.to_owned(), before.unwrap_or(u64::MAX), limit);
+        self.engine.read(arguments, |connection, (scope, session_id, before, limit)| {
+            Box::pin(turns(connection, scope, session_id, *before, *limit))
+        })
+    }
+
+    fn take_step<'a>(&'a self, scope: &'a Scope, step: NewStep) -> Stored<'a, TakenStep> {
+        let (session_id, response_id) = (step.session_id.clone(), step.response_id.clone());
+        let guard = self.pending_releases.guard(scope, Reservation::Step { session_id, response_id });
+        let begun = Arc::new(AtomicBool::new(false));
+        let arguments = (scope.clone(), step, Arc::clone(&begun));
+        let taken = self.engine.transaction(Repeat::Safe, arguments, |connection, (scope, step, begun)| {
+            begun.store(true, Ordering::Relaxed);
+            Box::pin(take(connection, scope, step))
+        });
+        Box::pin(async move {
+            let taken = taken.await;
+            // A call that the engine refused before it began has taken nothing.
+            if taken.is_ok() || !begun.load(Ordering::Relaxed) {
+                guard.disarm();
+            }
+            taken
+        })
+    }
+
+    fn drop_step<'a>(&'a self, scope: &'a Scope, session_id: &'a str, response_id: &'a str) -> Stored<'a, ()> {
+        let (session_id, response_id) = (session_id.to_owned(), response_id.to_owned());
+        self.release_reservation(scope, Reservation::Step { session_id, response_id })
+    }
+
+    fn change_mode<'a>(&'a self, scope: &'a Scope, session_id: &'a str, change: ModeChange) -> Stored<'a, bool> {
+        let arguments = (scope.clone(), session_id.to_owned(), change);
+        self.engine.transaction(Repeat::Never, arguments, |connection, (scope, session_id, change)| {
+            Box::pin(async move {
+                let ModeChange { mode, reason, turn_id, at_ms, .. } = change;
+                let held = connection.user(scope, connection.sql().hold_session, values![session_id]);
+                let Some(previous) = held.first(|row| row.get::<String>(0)).await? else { return Ok(false) };
+                connection.user(scope, SET_MODE, values![session_id, mode, *at_ms]).run().await?;
+                let values = values![session_id, previous, mode, rows::storable(reason), turn_id, *at_ms];
+                connection.user(scope, ADD_MODE_CHANGE, values).run().await?;
+                Ok(true)
+            })
+        })
+    }
+
+    fn mode_changes<'a>(
+        &'a self,
+        scope: &'a Scope,
+        session_id: &'a str,
+        limit: usize,
+    ) -> Stored<'a, Option<Vec<ModeChange>>> {
+        let arguments = (scope.clone(), session_id.to_owned(), limit);
+        self.engine.read(arguments, |connection, (scope, session_id, limit)| {
+            Box::pin(async move {
+                if !connection.user(scope, SESSION, values![session_id]).exists().await? {
+                    return Ok(None);
+                }
+                let changes = connection.user(scope, MODE_CHANGES, values![session_id, *limit]);
+                let mut changes = changes.all(mode_change).await?;
+                changes.reverse();
+                Ok(Some(changes))
+            })
+        })
     }
 }
 
-/// How a step stands, from what is known of its response, and whether the process that took it lives.
-pub(crate) fn state(status: Option<Status>, lives: bool) -> StepState {
-    match status {
-        Some(status) if status.is_final() => StepState::Ended(status),
-        Some(_) => StepState::Running,
-        None if lives => StepState::Running,
-        None => StepState::Gone,
-    }
+async fn turn<C: SqlConnection>(
+    connection: &C,
+    scope: &Scope,
+    session_id: &str,
+    turn_id: &str,
+) -> Result<Option<AgentTurn>, C::Failure> {
+    let steps = connection.user(scope, STEPS_OF_TURN, values![session_id, turn_id]).all(step).await?;
+    Ok(steps::turns(steps).pop())
 }
 
-/// Turns from their steps, each with the number and the name of its turn; those of a turn stand together and in order.
-pub(crate) fn turns(steps: Vec<(u64, String, AgentStep)>) -> Vec<AgentTurn> {
-    let mut turns: Vec<AgentTurn> = Vec::new();
-    for (number, turn_id, step) in steps {
-        match turns.last_mut() {
-            Some(turn) if turn.number == number => turn.steps.push(step),
-            _ => turns.push(AgentTurn { turn_id, number, steps: vec![step] }),
+async fn turns<C: SqlConnection>(
+    connection: &C,
+    scope: &Scope,
+    session_id: &str,
+    before: u64,
+    limit: usize,
+) -> Result<Option<Vec<AgentTurn>>, C::Failure> {
+    let mut found = Vec::new();
+    if let Some(before_last) = limit.checked_sub(1) {
+        let first = connection.user(scope, FIRST_OF_PAGE, values![session_id, before, before_last]);
+        let first = first.first(|row| row.get::<i64>(0)).await?.unwrap_or_default();
+        found = connection.user(scope, STEPS_OF_TURNS, values![session_id, first, before]).all(step).await?;
+    }
+    // A session that has turns exists.
+    if found.is_empty() && !connection.user(scope, SESSION, values![session_id]).exists().await? {
+        return Ok(None);
+    }
+    let mut turns = steps::turns(found);
+    turns.reverse();
+    Ok(Some(turns))
+}
+
+/// Inside a transaction.
+async fn take<C: SqlConnection>(connection: &C, scope: &Scope, new: &NewStep) -> Result<TakenStep, C::Failure> {
+    let session_id = &new.session_id;
+    if !connection.user(scope, connection.sql().hold_session, values![session_id]).exists().await? {
+        return Ok(TakenStep::Missing);
+    }
+    let turn = turn(connection, scope, session_id, &new.turn_id).await?;
+    let other = connection.user(scope, LAST_OF_OTHERS, values![session_id, &new.turn_id]);
+    let other =
+        other.first(|row| Ok(OtherTurn { number: row.get(0)?, turn_id: row.get(1)?, state: state(row, 2)? })).await?;
+    let session = SessionState { turn, other, is_repeated: connection.is_repeated() };
+    let write = match steps::decide(new, session) {
+        StepDecision::Answer(answer) => return Ok(answer),
+        StepDecision::Take(write) => write,
+    };
+    let parent = match &new.follows {
+        Some(follows) => Some(follows.clone()),
+        None => connection.user(scope, LAST_ENDED_WELL, values![session_id]).first(|row| row.get(0)).await?,
+    };
+    if let Some(write) = write {
+        write_step(connection, scope, new, &write).await?;
+        let context = new.solution_context.as_deref().map(rows::storable);
+        let values = values![session_id, i64::from(write.is_new_turn()), context, new.now_ms];
+        connection.user(scope, TOUCH_SESSION, values).run().await?;
+    }
+    Ok(TakenStep::First { parent })
+}
+
+async fn write_step<C: SqlConnection>(
+    connection: &C,
+    scope: &Scope,
+    new: &NewStep,
+    write: &StepWrite,
+) -> Result<(), C::Failure> {
+    let NewStep { session_id, turn_id, response_id, fingerprint, mode, notes, now_ms, .. } = new;
+    let process = rows::process_bytes(new.process);
+    let query = match *write {
+        StepWrite::Add { turn, step } => {
+            let values =
+                values![session_id, turn, step, turn_id, fingerprint, response_id, mode, notes, process, *now_ms];
+            connection.user(scope, ADD_STEP, values)
         }
-    }
-    turns
-}
-
-/// What is to be done about a submission to a session that is there.
-pub(crate) fn decide(new: &NewStep, known: Known) -> Verdict {
-    match &new.follows {
-        None => of_user(new, known),
-        Some(follows) => of_tools(new, follows, known),
-    }
-}
-
-fn of_user(new: &NewStep, known: Known) -> Verdict {
-    let Known { turn, other, tried } = known;
-    let last = other.as_ref().map_or(0, |other| other.number);
-    let write = match turn {
-        None => Write::Add { turn: last + 1, step: 1 },
-        Some(AgentTurn { number, mut steps, .. }) => {
-            let (count, first) = (steps.len(), steps.swap_remove(0));
-            if first.fingerprint != new.fingerprint {
-                return Verdict::Told(TakenStep::Different);
-            }
-            if tried && first.response_id == new.response_id {
-                return Verdict::First(None);
-            }
-            if !is_free(first.state) || count > 1 {
-                return Verdict::Told(TakenStep::Already(first));
-            }
-            // Others may have come since, and what is said now is said behind them.
-            Write::Again { before: number, turn: number.max(last + 1), step: 1 }
+        StepWrite::Retake { before, turn, step } => {
+            let values = values![session_id, before, step, turn, response_id, mode, notes, process, *now_ms];
+            connection.user(scope, RETAKE_STEP, values)
         }
     };
-    match other {
-        Some(OtherTurn { turn_id, state: StepState::Running, .. }) => Verdict::Told(TakenStep::Busy { turn_id }),
-        _ => Verdict::First(Some(write)),
+    match query.run().await? {
+        1 => Ok(()),
+        _ => Err(StoreError::Broken("a step that exists cannot be taken".to_owned()).into()),
     }
 }
 
-fn of_tools(new: &NewStep, follows: &str, known: Known) -> Verdict {
-    let Known { turn, other, tried } = known;
-    let Some(AgentTurn { number, mut steps, .. }) = turn else { return Verdict::Told(TakenStep::Missing) };
-    let last = steps.len() - 1;
-    let is_newest = other.is_none_or(|other| other.number < number);
-    let follows_step = |step: Option<&AgentStep>| step.is_some_and(|step| step.response_id == follows);
-    // The newest first: nothing keeps a model from calling the same once more.
-    let same = (1..=last).rev().find(|at| steps[*at].fingerprint == new.fingerprint);
-    if let Some(at) = same {
-        if tried && steps[at].response_id == new.response_id {
-            return Verdict::First(None);
-        }
-        if !is_free(steps[at].state) {
-            return Verdict::Told(TakenStep::Already(steps.swap_remove(at)));
-        }
-        if at == last && is_newest && follows_step(steps.get(last - 1)) {
-            let write = Write::Again { before: number, turn: number, step: last as u64 + 1 };
-            return Verdict::First(Some(write));
-        }
-        return Verdict::Told(TakenStep::Different);
+/// Deletes the step of a response that does not exist; whether there was one. A request that waits for the response looks
+/// again. Inside a transaction.
+pub(crate) async fn drop_step<C: SqlConnection>(
+    connection: &C,
+    scope: &Scope,
+    session_id: &str,
+    response_id: &str,
+) -> Result<bool, C::Failure> {
+    if !connection.user(scope, connection.sql().hold_session, values![session_id]).exists().await? {
+        return Ok(false);
     }
-    let waits = steps[last].state == StepState::Ended(Status::Completed) && follows_step(steps.get(last));
-    match waits && is_newest {
-        true => Verdict::First(Some(Write::Add { turn: number, step: last as u64 + 2 })),
-        false => Verdict::Told(TakenStep::Different),
+    let found = connection.user(scope, FIND_STEP, values![session_id, response_id]);
+    let found = found.first(|row| Ok((row.get::<i64>(0)?, row.get::<i64>(1)?))).await?;
+    let Some((turn, step)) = found else { return Ok(false) };
+    if connection.user(scope, DROP_STEP, values![session_id, turn, step]).run().await? == 0 {
+        return Ok(false);
     }
+    if step == 1 {
+        let values = values![session_id, -1_i64, None::<&str>, 0_u64];
+        connection.user(scope, TOUCH_SESSION, values).run().await?;
+    }
+    connection.notify(response_id.to_owned()).await?;
+    Ok(true)
 }
 
-/// Whether a step may be taken once more.
-fn is_free(state: StepState) -> bool {
-    matches!(state, StepState::Gone | StepState::Ended(Status::Failed))
+fn session(row: &dyn SqlRow) -> Result<AgentSession, StoreError> {
+    Ok(AgentSession {
+        id: row.get(0)?,
+        profile: row.optional(1)?,
+        mode: row.get(2)?,
+        solution_context: row.optional(3)?,
+        turns: row.get(4)?,
+        created_at_ms: row.get(5)?,
+        updated_at_ms: row.get(6)?,
+    })
 }
 
-#[cfg(test)]
-mod tests {
-    use amalgam_core::store::ProcessId;
+/// A step, with the number and the id of its turn.
+fn step(row: &dyn SqlRow) -> Result<(u64, String, AgentStep), StoreError> {
+    let step = AgentStep {
+        fingerprint: row.get(2)?,
+        response_id: row.get(3)?,
+        mode: row.get(4)?,
+        notes: row.get(5)?,
+        created_at_ms: row.get(6)?,
+        state: state(row, 7)?,
+    };
+    Ok((row.get(0)?, row.get(1)?, step))
+}
 
-    use super::*;
-    use crate::rows;
+/// The state of a step, from this column on.
+fn state(row: &dyn SqlRow, column: usize) -> Result<StepState, StoreError> {
+    let status = row.optional(column)?.map(rows::status).transpose()?;
+    Ok(steps::state(status, row.get(column + 1)?))
+}
 
-    fn step(says: u8, response_id: &str, state: StepState) -> AgentStep {
-        AgentStep {
-            fingerprint: [says; 32],
-            response_id: response_id.into(),
-            mode: "general".into(),
-            notes: rows::json("{}"),
-            created_at_ms: 1,
-            state,
-        }
-    }
-
-    fn new(says: u8, follows: Option<&str>) -> NewStep {
-        NewStep {
-            session_id: "s".into(),
-            turn_id: "t".into(),
-            fingerprint: [says; 32],
-            follows: follows.map(str::to_owned),
-            response_id: "mine".into(),
-            process: ProcessId(1),
-            mode: "general".into(),
-            notes: rows::json("{}"),
-            solution_context: None,
-            now_ms: 1,
-        }
-    }
-
-    fn decided(new: &NewStep, steps: Vec<AgentStep>, other: Option<(u64, StepState)>, tried: bool) -> Verdict {
-        let turn = (!steps.is_empty()).then(|| AgentTurn { turn_id: "t".into(), number: 3, steps });
-        let other = other.map(|(number, state)| OtherTurn { turn_id: "o".into(), number, state });
-        decide(new, Known { turn, other, tried })
-    }
-
-    const DONE: StepState = StepState::Ended(Status::Completed);
-    const FAILED: StepState = StepState::Ended(Status::Failed);
-
-    #[test]
-    fn a_step_stands_as_its_response_does_and_without_one_as_its_process() {
-        for status in Status::ALL {
-            for lives in [true, false] {
-                let expected = if status.is_final() { StepState::Ended(status) } else { StepState::Running };
-                assert_eq!(state(Some(status), lives), expected);
-            }
-        }
-        assert_eq!((state(None, true), state(None, false)), (StepState::Running, StepState::Gone));
-    }
-
-    #[test]
-    fn only_what_was_tried_before_can_be_ones_own() {
-        let own = |follows, before: Vec<AgentStep>, tried| {
-            let steps = before.into_iter().chain([step(1, "mine", StepState::Running)]).collect();
-            decided(&new(1, follows), steps, None, tried)
-        };
-        let first = Verdict::First(None);
-        assert_eq!(own(None, Vec::new(), true), first);
-        assert_eq!(own(Some("a"), vec![step(9, "a", DONE)], true), first);
-        let already = Verdict::Told(TakenStep::Already(step(1, "mine", StepState::Running)));
-        assert_eq!(own(None, Vec::new(), false), already);
-        assert_eq!(own(Some("a"), vec![step(9, "a", DONE)], false), already);
-    }
-
-    #[test]
-    fn what_is_taken_again_moves_behind_the_others_unless_it_goes_on_with_a_turn() {
-        let again = |number, other| {
-            let write = Write::Again { before: 3, turn: number, step: 1 };
-            let verdict = decided(&new(1, None), vec![step(1, "a", FAILED)], other, false);
-            assert_eq!(verdict, Verdict::First(Some(write)));
-        };
-        again(3, None);
-        again(3, Some((2, FAILED)));
-        again(6, Some((5, FAILED)));
-        let steps = || vec![step(9, "a", DONE), step(1, "b", FAILED)];
-        let write = Write::Again { before: 3, turn: 3, step: 2 };
-        let verdict = decided(&new(1, Some("a")), steps(), Some((2, DONE)), false);
-        assert_eq!(verdict, Verdict::First(Some(write)));
-        let given_up = decided(&new(1, Some("a")), steps(), Some((4, DONE)), false);
-        assert_eq!(given_up, Verdict::Told(TakenStep::Different));
-    }
-
-    #[test]
-    fn the_same_results_a_second_time_are_those_of_the_last_step_that_had_them() {
-        // A model may call the same under the same name once more.
-        let steps = vec![step(9, "a", DONE), step(1, "b", DONE), step(1, "c", DONE)];
-        let verdict = decided(&new(1, Some("c")), steps, None, false);
-        assert_eq!(verdict, Verdict::Told(TakenStep::Already(step(1, "c", DONE))));
-    }
+fn mode_change(row: &dyn SqlRow) -> Result<ModeChange, StoreError> {
+    Ok(ModeChange {
+        previous: row.get(0)?,
+        mode: row.get(1)?,
+        reason: row.get(2)?,
+        turn_id: row.get(3)?,
+        at_ms: row.get(4)?,
+    })
 }

@@ -1,209 +1,218 @@
-//! How knowledge is indexed and looked up: the same for every engine.
+//! Knowledge: documents in chunks, and how they are found.
 //!
-//! An engine keeps rows and an index of words, and answers a few small questions about them; which words stand in the index,
-//! what is asked, and what is best is decided here. So all engines find the same.
+//! An engine stores rows and an index of words. Which words are in the index, what it is asked, and which chunks are best is
+//! decided here, so all engines find the same.
 
+mod columns;
+mod documents;
 mod index;
+mod lookup;
 mod question;
 mod search;
 
-use std::{borrow::Cow, collections::BTreeMap};
-
 use amalgam_core::{
-    StoreError,
-    execute::request::Condition,
-    store::{Imported, KnowledgeQuery, NewDocument},
+    Scope, StoreError,
+    store::{
+        Collection, DocumentListing, DocumentRecord, FoundChunk, ImportCounts, KnowledgeQuery, KnowledgeStore,
+        NewDocument, Stored, Within,
+    },
 };
-use amalgam_protocol::{Json, Writer};
 
-pub(crate) use self::{
-    index::{Indexed, Quotes, numbers_of},
-    question::{Dialect, Question},
-    search::{Candidate, DocumentFacts, Picked, Search, SearchedCollection},
+pub use self::question::{Dialect, Question};
+use self::{
+    columns::attributes,
+    documents::{DocumentWriter, check, held, hold, is_name, signed},
+    lookup::{OwnedQuery, find},
 };
-use crate::rows::json;
+use crate::{
+    SqlStore,
+    engine::{ChangedTenant, Repeat, SqlConnection, SqlEngine, TenantKey},
+    sql::shared_statements,
+    values::{SqlRow, values},
+};
 
-/// A document has less pieces: its number and their places share a number.
-const MOST_PIECES: usize = 1 << 16;
-/// An index takes no more of a name or of a path with its source.
-const MOST_NAME_BYTES: usize = 2000;
+shared_statements! {
+    TenantSql COLLECTIONS = "
+        SELECT name, documents, chunks, embedding_model, created_at, updated_at FROM knowledge_collections
+        WHERE tenant_id = $1 ORDER BY name";
+    TenantSql SEARCHED_COLLECTIONS = "SELECT number, name, chunks FROM knowledge_collections WHERE tenant_id = $1";
+    TenantSql COLLECTION = "SELECT number FROM knowledge_collections WHERE tenant_id = $1 AND name = $2";
+    TenantSql ADD_COLLECTION = "
+        INSERT INTO knowledge_collections (tenant_id, name, embedding_model, documents, chunks, created_at, updated_at)
+        VALUES ($1, $2, $3, 0, 0, $4, $4)
+        ON CONFLICT (tenant_id, name) DO NOTHING";
+    TenantSql SET_EMBEDDING_MODEL = "
+        UPDATE knowledge_collections SET embedding_model = $3 WHERE tenant_id = $1 AND number = $2";
+    TenantSql COUNT_IN_COLLECTION = "
+        UPDATE knowledge_collections SET documents = documents + $3, chunks = chunks + $4,
+            updated_at = CASE WHEN updated_at > $5 THEN updated_at ELSE $5 END
+        WHERE tenant_id = $1 AND number = $2";
+    TenantSql FORGET_COLLECTION = "DELETE FROM knowledge_collections WHERE tenant_id = $1 AND number = $2";
+    TenantSql DOCUMENTS = "
+        SELECT source, path, digest, language, attributes, chunks, updated_at FROM knowledge_documents
+        WHERE tenant_id = $1 AND collection = $2 AND (source, path) > ($3, $4) ORDER BY source, path LIMIT $5";
+    TenantSql DOCUMENTS_OF_SOURCE = "
+        SELECT source, path, digest, language, attributes, chunks, updated_at FROM knowledge_documents
+        WHERE tenant_id = $1 AND collection = $2 AND source = $3 AND path > $4 ORDER BY path LIMIT $5";
+    TenantSql SOME_DOCUMENTS = "
+        SELECT number FROM knowledge_documents WHERE tenant_id = $1 AND collection = $2 LIMIT $3";
+    TenantSql FORGET_EMBEDDINGS = "DELETE FROM knowledge_embeddings WHERE tenant_id = $1 AND collection = $2";
+}
 
-/// Refuses what no engine can keep.
-pub(crate) fn check(collection: &str, source: &str, documents: &[NewDocument]) -> Result<(), StoreError> {
-    let broken = |what: &str| Err(StoreError::Broken(what.to_owned()));
-    let odd = |text: &str| text.contains('\0') || text.len() > MOST_NAME_BYTES;
-    if odd(collection) || odd(source) {
-        return broken("the name of a collection or a source is too long or no text");
+/// So many documents of a collection that is deleted go at once.
+const DOCUMENTS_AT_ONCE: usize = 200;
+
+impl<E: SqlEngine> KnowledgeStore for SqlStore<E> {
+    fn collections<'a>(&'a self, scope: &'a Scope) -> Stored<'a, Vec<Collection>> {
+        self.collections_of(TenantKey::of_caller(scope))
     }
-    for document in documents {
-        if odd(&document.path) || document.path.len() + source.len() > MOST_NAME_BYTES {
-            return broken("the path of a document is too long or no text");
+
+    fn collections_within<'a>(&'a self, within: Within<'a>) -> Stored<'a, Vec<Collection>> {
+        self.collections_of(TenantKey::within(within))
+    }
+
+    fn documents_within<'a>(
+        &'a self,
+        within: Within<'a>,
+        collection: &'a str,
+        listing: DocumentListing<'a>,
+    ) -> Stored<'a, Vec<DocumentRecord>> {
+        let source = listing.source.map(str::to_owned);
+        let after = listing.after.map(|(source, path)| (source.to_owned(), path.to_owned())).unwrap_or_default();
+        let arguments = (TenantKey::within(within), collection.to_owned(), source, after, listing.limit);
+        self.engine.read(arguments, |connection, (tenant, collection, source, after, limit)| {
+            Box::pin(async move {
+                let (after_source, after_path) = after;
+                if !is_name(collection) || !source.as_deref().is_none_or(is_name) {
+                    return Ok(Vec::new());
+                }
+                let number = connection.tenant(*tenant, COLLECTION, values![collection]);
+                let Some(number) = number.first(|row| row.get::<i64>(0)).await? else { return Ok(Vec::new()) };
+                let query = match source {
+                    None => connection.tenant(*tenant, DOCUMENTS, values![number, after_source, after_path, *limit]),
+                    Some(source) if source < after_source => return Ok(Vec::new()),
+                    Some(source) => {
+                        // Behind an earlier source are all documents of this one.
+                        let path = if source == after_source { after_path.as_str() } else { "" };
+                        connection.tenant(*tenant, DOCUMENTS_OF_SOURCE, values![number, source, path, *limit])
+                    }
+                };
+                query.all(document).await
+            })
+        })
+    }
+
+    fn put_documents<'a>(
+        &'a self,
+        within: Within<'a>,
+        collection: &'a str,
+        source: &'a str,
+        embedding_model: Option<&'a str>,
+        documents: Vec<NewDocument>,
+        now_ms: u64,
+    ) -> Stored<'a, Option<ImportCounts>> {
+        if let Err(error) = check(collection, source, &documents) {
+            return Box::pin(async { Err(error) });
         }
-        if document.chunks.len() > MOST_PIECES {
-            return broken("a document has too many pieces");
-        }
-    }
-    Ok(())
-}
-
-/// A document that is there, as far as it matters for one that is to take its place.
-#[derive(Debug, Clone)]
-pub(crate) struct KnownDocument {
-    pub(crate) number: i64,
-    pub(crate) digest: Vec<u8>,
-    pub(crate) language: String,
-    pub(crate) attributes: String,
-    pub(crate) chunks: u64,
-}
-
-impl KnownDocument {
-    /// Whether a document is the same in every way. One with embeddings is not: it is not known which ones are there.
-    pub(crate) fn is(&self, document: &NewDocument) -> bool {
-        self.digest == document.digest
-            && self.language == document.language
-            && self.attributes == attributes_json(&document.attributes).raw().text()
-            && document.chunks.iter().all(|chunk| chunk.embedding.is_none())
-    }
-}
-
-/// What an import comes to.
-#[derive(Debug, Default)]
-pub(crate) struct Tally {
-    pub(crate) imported: Imported,
-    /// How many more documents and pieces there are.
-    pub(crate) documents: i64,
-    pub(crate) chunks: i64,
-}
-
-impl Tally {
-    /// Counts a document; whether it has to be written.
-    pub(crate) fn takes(&mut self, known: Option<&KnownDocument>, document: &NewDocument) -> bool {
-        let pieces = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-        match known {
-            Some(known) if known.is(document) => {
-                self.imported.unchanged += 1;
-                return false;
-            }
-            Some(known) => {
-                self.imported.updated += 1;
-                self.chunks -= pieces(known.chunks);
-            }
-            None => {
-                self.imported.created += 1;
-                self.documents += 1;
-            }
-        }
-        self.chunks += pieces(document.chunks.len() as u64);
-        true
-    }
-}
-
-/// Of documents with the same path the last one, in the order of paths.
-pub(crate) fn last_of_each(documents: &[NewDocument]) -> Vec<&NewDocument> {
-    let mut last: BTreeMap<&str, &NewDocument> = BTreeMap::new();
-    for document in documents {
-        last.insert(&document.path, document);
-    }
-    last.into_values().collect()
-}
-
-/// A query that owns its parts.
-pub(crate) struct OwnedQuery {
-    collections: Vec<String>,
-    words: Vec<String>,
-    conditions: Vec<Condition<'static>>,
-    limit: usize,
-    embeddings: bool,
-}
-
-impl OwnedQuery {
-    pub(crate) fn of(query: &KnowledgeQuery<'_>) -> Self {
-        let owned = |condition: &Condition<'_>| Condition {
-            key: Cow::Owned(condition.key.clone().into_owned()),
-            operator: condition.operator,
-            values: condition.values.iter().map(|value| Cow::Owned(value.clone().into_owned())).collect(),
-        };
-        Self {
-            collections: query.collections.to_vec(),
-            words: query.words.to_vec(),
-            conditions: query.conditions.iter().map(owned).collect(),
-            limit: query.limit,
-            embeddings: query.embeddings,
-        }
+        let (collection, model) = (collection.to_owned(), embedding_model.map(str::to_owned));
+        let arguments = (ChangedTenant::of(within), collection, source.to_owned(), model, documents, now_ms);
+        // Never again: a second time nothing would be new any more.
+        self.engine.transaction(
+            Repeat::Never,
+            arguments,
+            |connection, (tenant, collection, source, model, documents, now_ms)| {
+                Box::pin(async move {
+                    if !tenant.exists(connection).await? {
+                        return Ok(None);
+                    }
+                    let tenant = tenant.key;
+                    let collection = hold(connection, tenant, collection, model.as_deref(), *now_ms).await?;
+                    let writer = DocumentWriter { connection, tenant, collection, source, now_ms: *now_ms };
+                    writer.put(E::DIALECT, documents).await.map(Some)
+                })
+            },
+        )
     }
 
-    pub(crate) fn borrowed(&self) -> KnowledgeQuery<'_> {
-        KnowledgeQuery {
-            collections: &self.collections,
-            words: &self.words,
-            conditions: &self.conditions,
-            limit: self.limit,
-            embeddings: self.embeddings,
-        }
+    fn delete_documents<'a>(
+        &'a self,
+        within: Within<'a>,
+        collection: &'a str,
+        source: &'a str,
+        paths: &'a [String],
+        now_ms: u64,
+    ) -> Stored<'a, u64> {
+        let (collection, source) = (collection.to_owned(), source.to_owned());
+        let arguments = (TenantKey::within(within), collection, source, paths.to_vec(), now_ms);
+        self.engine.transaction(Repeat::Never, arguments, |connection, (tenant, name, source, paths, now_ms)| {
+            Box::pin(async move {
+                let (tenant, now_ms) = (*tenant, *now_ms);
+                let Some(collection) = held(connection, tenant, name).await? else { return Ok(0) };
+                let writer = DocumentWriter { connection, tenant, collection, source, now_ms };
+                let known = writer.known(paths.iter().map(String::as_str)).await?;
+                if !known.is_empty() {
+                    writer.forget(known.values().map(|known| known.number).collect()).await?;
+                    let chunks = known.values().map(|known| signed(known.chunks)).sum::<i64>();
+                    writer.count(-signed(known.len() as u64), -chunks).await?;
+                }
+                Ok(known.len() as u64)
+            })
+        })
+    }
+
+    fn delete_collection<'a>(&'a self, within: Within<'a>, collection: &'a str) -> Stored<'a, bool> {
+        let arguments = (TenantKey::within(within), collection.to_owned());
+        self.engine.transaction(Repeat::Never, arguments, |connection, (tenant, name)| {
+            Box::pin(async move {
+                let tenant = *tenant;
+                let Some(collection) = held(connection, tenant, name).await? else { return Ok(false) };
+                let writer = DocumentWriter { connection, tenant, collection, source: "", now_ms: 0 };
+                loop {
+                    let some = connection.tenant(tenant, SOME_DOCUMENTS, values![collection, DOCUMENTS_AT_ONCE]);
+                    let some = some.all(|row| row.get(0)).await?;
+                    if some.is_empty() {
+                        break;
+                    }
+                    writer.forget(some).await?;
+                }
+                connection.tenant(tenant, FORGET_COLLECTION, values![collection]).run().await?;
+                Ok(true)
+            })
+        })
+    }
+
+    fn search_knowledge<'a>(&'a self, scope: &'a Scope, query: KnowledgeQuery<'a>) -> Stored<'a, Vec<FoundChunk>> {
+        self.engine.read((TenantKey::of_caller(scope), OwnedQuery::of(&query)), |connection, (tenant, query)| {
+            Box::pin(async move { find(connection, E::DIALECT, *tenant, &query.borrowed()).await })
+        })
     }
 }
 
-/// Names and values, one after the other, as an array.
-pub(crate) fn attributes_json(attributes: &[(String, String)]) -> Json {
-    let mut writer = Writer::default();
-    writer.array(|writer| {
-        for (name, value) in attributes {
-            writer.string(name);
-            writer.string(value);
-        }
-    });
-    Json::from_writer(writer)
-}
-
-/// Names and values from their array.
-pub(crate) fn attributes(text: &str) -> Vec<(String, String)> {
-    let array = json(text);
-    let mut strings = array.raw().elements().filter_map(|string| Some(string.as_str()?.decode().into_owned()));
-    let mut attributes = Vec::new();
-    while let (Some(name), Some(value)) = (strings.next(), strings.next()) {
-        attributes.push((name, value));
+impl<E: SqlEngine> SqlStore<E> {
+    fn collections_of<'a>(&'a self, tenant: TenantKey) -> Stored<'a, Vec<Collection>> {
+        self.engine.read(tenant, |connection, tenant| {
+            Box::pin(connection.tenant(*tenant, COLLECTIONS, []).all(|row| {
+                Ok(Collection {
+                    name: row.get(0)?,
+                    documents: row.get(1)?,
+                    chunks: row.get(2)?,
+                    embedding_model: row.optional(3)?,
+                    created_at_ms: row.get(4)?,
+                    updated_at_ms: row.get(5)?,
+                })
+            }))
+        })
     }
-    attributes
 }
 
-/// An embedding as it is kept.
-pub(crate) fn embedding_bytes(embedding: &[f32]) -> Vec<u8> {
-    embedding.iter().flat_map(|number| number.to_le_bytes()).collect()
-}
-
-/// An embedding from its column.
-pub(crate) fn embedding(bytes: &[u8]) -> Vec<f32> {
-    let (numbers, _) = bytes.as_chunks::<4>();
-    numbers.iter().map(|number| f32::from_le_bytes(*number)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_goes_into_columns_comes_out_again() {
-        let known = [("repo", "amalgam"), ("it's", "\"quoted\"\n"), ("", "")];
-        let known: Vec<_> = known.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        assert_eq!(attributes(attributes_json(&known).raw().text()), known);
-        let numbers = [0.0, -1.5, f32::MAX, f32::MIN_POSITIVE];
-        assert_eq!(embedding(&embedding_bytes(&numbers)), numbers);
-    }
-
-    #[test]
-    fn what_no_engine_can_keep_is_refused() {
-        let document = |path: &str| NewDocument {
-            path: path.to_owned(),
-            digest: [0; 32],
-            language: "rust".into(),
-            attributes: Vec::new(),
-            chunks: Vec::new(),
-        };
-        assert!(check("code", "here", &[document("a/b.rs")]).is_ok());
-        let long = "x".repeat(MOST_NAME_BYTES);
-        assert!(check("code", "here", &[document(&long)]).is_err());
-        assert!(check("code", "he\0re", &[]).is_err());
-        assert!(check("code", "here", &[document("a\0b")]).is_err());
-        assert!(check(&[long.as_str(), "x"].concat(), "here", &[]).is_err());
-    }
+fn document(row: &dyn SqlRow) -> Result<DocumentRecord, StoreError> {
+    Ok(DocumentRecord {
+        source: row.get(0)?,
+        path: row.get(1)?,
+        digest: row.get(2)?,
+        language: row.get(3)?,
+        attributes: attributes(row.get(4)?),
+        chunks: row.get(5)?,
+        updated_at_ms: row.get(6)?,
+    })
 }

@@ -1,18 +1,36 @@
-//! Persistence: the engines that keep what callers have, and the sealing of what leaves our hands and comes back.
+//! Persistence: the store over any SQL engine, and the sealing of values that leave the server and come back.
 //!
-//! Every engine implements `amalgam_core::Store` and passes the same checks. A new one is a module here, a folder of
-//! migrations, and a module of `tests/it`.
+//! [`SqlStore`] implements `amalgam_core::Store`. The rules and the row formats are here, once; an engine
+//! (`amalgam-store-sqlite`, `amalgam-store-postgres`) supplies connections, its statements, and what turns write and read. The
+//! contract tests in `tests/it` run on every engine.
 
-mod assistant;
-mod bank;
+mod agents;
+mod approvals;
+pub mod bank;
+mod conversations;
+pub mod courses;
+mod engine;
 mod execute;
+pub mod files;
 mod knowledge;
 pub mod migrate;
-mod notifications;
+mod modes;
+pub mod notifications;
 mod pending_release;
-pub mod postgres;
-mod rows;
+pub mod rows;
 mod seal;
-pub mod sqlite;
+pub mod session_queue;
+mod sessions;
+pub mod sql;
+mod statements;
+mod steps;
+mod store;
+mod tenancy;
+mod values;
 
+pub use engine::{EngineQueries, Query, Repeat, RowReader, SqlConnection, SqlEngine, TenantKey, Work};
+pub use knowledge::{Dialect, Question};
 pub use seal::{KeyError, KeyId, KeyRing, MasterKey, Sealer};
+pub use statements::SqlStatements;
+pub use store::SqlStore;
+pub use values::{FromColumn, SqlRow, SqlValue};

@@ -107,7 +107,7 @@ impl Migration {
         Self { version, name, sql }
     }
 
-    /// SHA-256 of the script, in hexadecimal: tells a script that was edited after it ran.
+    /// SHA-256 of the script, in hexadecimal: reveals a script that was edited after it ran.
     pub fn checksum(&self) -> String {
         hex(&Sha256::digest(self.sql))
     }
@@ -164,17 +164,16 @@ pub fn status(known: &[Migration], applied: &[Applied]) -> Vec<MigrationStatus> 
     ours.chain(foreign).collect()
 }
 
-/// The list of an engine's migrations: `migrations!("sqlite": "V001__responses", "V002__profiles")`.
+/// The list of an engine's migrations, which are in its folder `src/migrations`: `migrations!("V001__state", "V002__tools")`.
+#[macro_export]
 macro_rules! migrations {
-    ($engine:literal: $($name:literal),+ $(,)?) => {
+    ($($name:literal),+ $(,)?) => {
         &[$($crate::migrate::Migration::embedded(
             $name,
-            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/migrations/", $engine, "/", $name, ".sql")),
+            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/migrations/", $name, ".sql")),
         )),+]
     };
 }
-pub(crate) use migrations;
-
 #[cfg(test)]
 mod tests {
     use super::*;

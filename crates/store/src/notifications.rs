@@ -13,7 +13,7 @@ use tokio::sync::{Notify, futures::OwnedNotified};
 
 /// Topics by name: the id of a response, or the queue of a session.
 #[derive(Debug, Default)]
-pub(crate) struct Notifications {
+pub struct Notifications {
     waiting: Mutex<HashMap<Arc<str>, Topic>>,
 }
 
@@ -25,7 +25,7 @@ struct Topic {
 
 impl Notifications {
     /// Resolves at the next notification of `name` after this call.
-    pub(crate) fn wait(self: &Arc<Self>, name: &str) -> BoxFuture<'static, ()> {
+    pub fn wait(self: &Arc<Self>, name: &str) -> BoxFuture<'static, ()> {
         let waiter = Waiter::new(Arc::clone(self), name);
         Box::pin(async move {
             let mut waiter = waiter;
@@ -36,7 +36,7 @@ impl Notifications {
     }
 
     /// Wakes the tasks that wait for one of these names.
-    pub(crate) fn notify<'a>(&self, names: impl IntoIterator<Item = &'a str>) {
+    pub fn notify<'a>(&self, names: impl IntoIterator<Item = &'a str>) {
         let mut waiting = self.lock();
         for name in names {
             if waiting.is_empty() {
@@ -49,7 +49,7 @@ impl Notifications {
     }
 
     /// Wakes every waiting task: a notification may have been missed.
-    pub(crate) fn notify_all(&self) {
+    pub fn notify_all(&self) {
         for (_, topic) in self.lock().drain() {
             topic.notify.notify_waiters();
         }

@@ -1,35 +1,39 @@
-//! What stands in columns, and what it means: the same for every engine.
+//! How values are stored in columns.
 //!
-//! Statuses, rights and states are kept under their names and objects as the JSON text that a caller would see, so that a
+//! Statuses, rights and states are stored under their names and objects as the JSON text that a caller would see, so that a
 //! database can be read without this program.
 
+use std::borrow::Cow;
+
 use amalgam_core::{
-    RawAnswer, Rights, StoreError, TenantState, UpstreamMemory,
-    store::{Base, NewItem, ResponseState, Transcript},
+    RawAnswer, Rights, Scope, StoreError, TenantState, UpstreamMemory,
+    store::{Base, NewItem, ProcessId, ResponseState, Transcript},
 };
 use amalgam_protocol::{ErrorObject, Json, Provenance, Raw, Status, Usage, Writer};
 use bytes::Bytes;
 
+use crate::values::SqlRow;
+
 /// An array without elements.
-pub(crate) const NO_ITEMS: &str = "[]";
+pub const NO_ITEMS: &str = "[]";
 
 /// An id that every other one sorts before.
 pub(crate) const BEHIND_ALL: &str = "\u{10ffff}";
 
 /// JSON that we have written ourselves: it was checked on its way in, and is not checked again.
-pub(crate) fn json(text: &str) -> Json {
+pub fn json(text: &str) -> Json {
     let mut writer = Writer::with_capacity(text.len());
     writer.valid(text.as_bytes());
     Json::from_writer(writer)
 }
 
 /// The status of a row.
-pub(crate) fn status(name: &str) -> Result<Status, StoreError> {
+pub fn status(name: &str) -> Result<Status, StoreError> {
     Status::named(name).ok_or_else(|| unknown("status", name))
 }
 
-/// How a response stands, from its columns.
-pub(crate) fn told(
+/// The state of a response, from its columns.
+pub fn response_state(
     status: Status,
     completed_at_ms: Option<u64>,
     error: Option<&str>,
@@ -48,18 +52,19 @@ pub(crate) fn told(
 }
 
 /// Usage as it is kept.
-pub(crate) fn usage_json(usage: &Usage) -> Json {
+pub fn usage_json(usage: &Usage) -> Json {
     let mut writer = Writer::with_capacity(192);
     usage.write(&mut writer);
     Json::from_writer(writer)
 }
 
-/// What an upstream that keeps state knows up to a response. What cannot be read is as good as nothing.
-pub(crate) fn raw_answer(text: &str) -> RawAnswer {
+/// What the model's server sent last.
+pub fn raw_answer(text: &str) -> RawAnswer {
     RawAnswer::read(json(text).raw())
 }
 
-pub(crate) fn upstream(text: &str) -> Option<UpstreamMemory> {
+/// What an upstream that keeps state knows up to a response. What cannot be read counts as nothing.
+pub fn upstream(text: &str) -> Option<UpstreamMemory> {
     UpstreamMemory::read(json(text).raw())
 }
 
@@ -86,22 +91,78 @@ pub(crate) fn rights(text: &str) -> Result<Rights, StoreError> {
 }
 
 /// Losses as an array of strings; nothing for none.
-pub(crate) fn losses_json(losses: &[String]) -> Option<Json> {
-    (!losses.is_empty()).then(|| {
-        let mut writer = Writer::default();
-        writer.array(|writer| losses.iter().for_each(|loss| writer.string(loss)));
-        Json::from_writer(writer)
+pub fn losses_json(losses: &[String]) -> Option<Json> {
+    (!losses.is_empty()).then(|| strings_json(losses))
+}
+
+/// Strings as an array.
+pub fn strings_json(strings: &[String]) -> Json {
+    let mut writer = Writer::default();
+    writer.array(|writer| strings.iter().for_each(|string| writer.string(string)));
+    Json::from_writer(writer)
+}
+
+/// Strings from their array.
+pub(crate) fn strings(text: &str) -> Vec<String> {
+    json(text).raw().elements().filter_map(|string| Some(string.as_str()?.decode().into_owned())).collect()
+}
+
+/// A text as every engine can store it: PostgreSQL has no text with the character of number 0.
+pub fn storable(text: &str) -> Cow<'_, str> {
+    match text.contains('\0') {
+        true => Cow::Owned(text.replace('\0', "\u{fffd}")),
+        false => Cow::Borrowed(text),
+    }
+}
+
+/// The id of a process as its column has it.
+pub fn process_bytes(process: ProcessId) -> [u8; 16] {
+    process.0.to_be_bytes()
+}
+
+/// The id of a process from its column.
+pub fn process_id(column: &[u8]) -> Result<ProcessId, StoreError> {
+    let bytes =
+        column.try_into().map_err(|_| StoreError::Broken("the id of a process has another length".to_owned()))?;
+    Ok(ProcessId(u128::from_be_bytes(bytes)))
+}
+
+/// The owner of a row, with the least rights, for work without a caller. A tenant whose state is not given has the usual one.
+#[expect(clippy::disallowed_methods, reason = "the owner of a row was authenticated when it was written")]
+pub fn owner(tenant_id: i64, user: &str, state: Option<&str>) -> Result<Scope, StoreError> {
+    let state = state.map(tenant_state).transpose()?.unwrap_or_default();
+    Ok(Scope::authenticated(tenant_id, user, state, Rights::USE))
+}
+
+/// A model call from the columns number, upstream, model, asked_at, first_token_ms, duration_ms, retries, request, response,
+/// cut, usage, losses, error, base_response, base_number, base_shared.
+pub fn transcript(row: &dyn SqlRow) -> Result<Transcript, StoreError> {
+    Ok(Transcript {
+        number: row.get(0)?,
+        upstream: row.get(1)?,
+        model: row.get(2)?,
+        asked_at_ms: row.get(3)?,
+        first_token_ms: row.optional(4)?,
+        duration_ms: row.get(5)?,
+        retries: row.get(6)?,
+        base: base(row, 13)?,
+        request: row.get(7)?,
+        response: row.get(8)?,
+        cut: row.get(9)?,
+        usage: row.optional(10)?,
+        losses: row.optional(11)?.map(strings).unwrap_or_default(),
+        error: row.optional(12)?,
     })
 }
 
-/// Losses from their array.
-pub(crate) fn losses(text: Option<&str>) -> Vec<String> {
-    let Some(text) = text else { return Vec::new() };
-    json(text).raw().elements().filter_map(|loss| Some(loss.as_str()?.decode().into_owned())).collect()
+/// The earlier call that a request continues: response, number and how many bytes it shares, from this column on.
+pub fn base(row: &dyn SqlRow, column: usize) -> Result<Option<Base>, StoreError> {
+    let Some(response_id) = row.optional(column)? else { return Ok(None) };
+    Ok(Some(Base { response_id, number: row.get(column + 1)?, shared: row.get(column + 2)? }))
 }
 
 /// The element of a JSON array that has this id.
-pub(crate) fn item_in(array: &str, id: &str) -> Option<Json> {
+pub fn item_in(array: &str, id: &str) -> Option<Json> {
     // Most arrays that are looked at do not have it, and finding text is far cheaper than walking objects. Ids that need
     // escapes are not ours.
     if !array.contains(id) {
@@ -113,61 +174,62 @@ pub(crate) fn item_in(array: &str, id: &str) -> Option<Json> {
 }
 
 /// The elements of a JSON array that have an id, with it.
-pub(crate) fn items_with_ids(array: &Json) -> impl Iterator<Item = NewItem> {
+pub fn items_with_ids(array: &Json) -> impl Iterator<Item = NewItem> {
     array.raw().elements().filter_map(|item| {
         let id = item.get_str("id").filter(|id| !id.is_empty())?.into_owned();
         Some(NewItem { id, item: Json::within(array.bytes(), item) })
     })
 }
 
-/// Puts a call's request together from what was kept of it: the newest piece first, each behind the beginning that it
-/// shares with the one before.
-pub(crate) struct Pieces {
-    pieces: Vec<(Bytes, Option<Base>)>,
-    /// The last one is not there.
+/// Puts a call's request together from what was stored of it: the newest part first, each behind the beginning that it shares
+/// with the one before.
+pub struct RequestParts {
+    parts: Vec<(Bytes, Option<Base>)>,
+    /// The last one does not exist.
     missing: bool,
 }
 
-impl Pieces {
+impl RequestParts {
     /// Begins with a call as it was read; its base is taken.
-    pub(crate) fn of(call: &mut Transcript) -> Self {
-        Self { pieces: vec![(call.request.clone(), call.base.take())], missing: false }
+    pub fn of(call: &mut Transcript) -> Self {
+        Self { parts: vec![(call.request.clone(), call.base.take())], missing: false }
     }
 
     /// The call that is needed next.
-    pub(crate) fn next(&self) -> Option<Base> {
-        self.pieces.last().and_then(|(_, base)| base.clone()).filter(|_| !self.missing)
+    pub fn next(&self) -> Option<Base> {
+        self.parts.last().and_then(|(_, base)| base.clone()).filter(|_| !self.missing)
     }
 
-    /// What was kept of that call, if it is there.
-    pub(crate) fn push(&mut self, piece: Option<(Bytes, Option<Base>)>) {
-        match piece {
-            Some(piece) => self.pieces.push(piece),
+    /// What was stored of that call, if it exists.
+    pub fn push(&mut self, part: Option<(Bytes, Option<Base>)>) {
+        match part {
+            Some(part) => self.parts.push(part),
             None => self.missing = true,
         }
     }
 
     /// The whole body. Where a call is missing that others build on, what follows the bytes that only it had; the base says
     /// which it is, and how many they are.
-    pub(crate) fn whole(mut self) -> (Bytes, Option<Base>) {
-        let Some((first, mut missing)) = self.pieces.pop() else { return (Bytes::new(), None) };
-        if self.pieces.is_empty() {
+    pub fn whole(mut self) -> (Bytes, Option<Base>) {
+        let Some((first, mut missing)) = self.parts.pop() else { return (Bytes::new(), None) };
+        if self.parts.is_empty() {
             return (first, missing);
         }
         let mut body = first.to_vec();
-        for (piece, base) in self.pieces.into_iter().rev() {
+        for (part, base) in self.parts.into_iter().rev() {
             let shared = base.map_or(0, |base| base.shared);
             if let Some(missing) = &mut missing {
                 missing.shared = missing.shared.min(shared);
             }
             let known = shared - missing.as_ref().map_or(0, |missing| missing.shared);
             body.truncate(usize::try_from(known).unwrap_or(usize::MAX));
-            body.extend_from_slice(&piece);
+            body.extend_from_slice(&part);
         }
         (body.into(), missing.filter(|missing| missing.shared > 0))
     }
 }
 
+/// The error for a name in a column that this version does not know.
 pub(crate) fn unknown(what: &str, name: &str) -> StoreError {
     StoreError::Broken(format!("`{name}` is no {what}"))
 }
@@ -202,7 +264,7 @@ mod tests {
             provider_id: Some("chatcmpl-\"1\"".into()),
         };
         assert_eq!(
-            told(
+            response_state(
                 Status::Failed,
                 Some(9),
                 Some(error.to_json().raw().text()),
@@ -225,7 +287,7 @@ mod tests {
         }
         assert!(rights("use fly").is_err());
         let said = vec!["`top_k`".to_owned(), "\"quoted\"\n".to_owned()];
-        assert_eq!(losses(losses_json(&said).as_ref().map(|json| json.raw().text())), said);
+        assert_eq!(losses_json(&said).map(|json| strings(json.raw().text())), Some(said));
         assert_eq!(losses_json(&[]), None);
     }
 

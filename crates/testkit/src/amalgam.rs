@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::thread;
@@ -76,6 +76,12 @@ struct Output {
     readers: Vec<thread::JoinHandle<()>>,
 }
 
+/// The program that tests run: `AMALGAM_BIN` if it is set, else the one that was built with them.
+#[expect(clippy::disallowed_methods, reason = "the environment of the test run names the program")]
+pub fn binary(built: &str) -> PathBuf {
+    std::env::var_os("AMALGAM_BIN").map_or_else(|| built.into(), PathBuf::from)
+}
+
 impl Setup {
     /// No tenant, no upstream: what the binary does by itself.
     pub fn new() -> Self {
@@ -142,7 +148,7 @@ impl Setup {
         self
     }
 
-    /// Starts it with a signal that it does not hear (`XFSZ`, which says that a file has become too large).
+    /// Starts it with a signal ignored (`XFSZ`, which says that a file has become too large).
     pub fn deaf_to(mut self, signal: &str) -> Self {
         self.ignored = Some(signal.to_owned());
         self
@@ -200,19 +206,20 @@ impl Amalgam {
     }
 
     /// Starts the binary and waits until it accepts connections or has ended.
-    pub async fn try_start(binary: &str, setup: Setup) -> Result<Self, Exit> {
+    pub async fn try_start(built: &str, setup: Setup) -> Result<Self, Exit> {
+        let binary = binary(built);
         let home = setup.home.clone().unwrap_or_else(Home::new);
         let folder = home.path();
         let config = folder.join("amalgam.toml");
         std::fs::write(&config, setup.toml()).expect("a fresh folder takes a file");
 
         let mut command = match &setup.ignored {
-            None => Command::new(binary),
+            None => Command::new(&binary),
             Some(signal) => {
                 // What a shell ignores, the program that takes its place ignores too.
                 let mut shell = Command::new("sh");
                 let limit = if setup.full_disk { "ulimit -S -f 0;" } else { "" };
-                shell.args(["-c", &format!("trap '' {signal}; {limit} exec \"$0\" \"$@\""), binary]);
+                shell.args(["-c", &format!("trap '' {signal}; {limit} exec \"$0\" \"$@\"")]).arg(&binary);
                 shell
             }
         };
@@ -235,7 +242,7 @@ impl Amalgam {
         command.envs(setup.environment);
         let mut child = match command.spawn() {
             Ok(child) => child,
-            Err(error) => panic!("{binary} cannot be started: {error}"),
+            Err(error) => panic!("{} cannot be started: {error}", binary.display()),
         };
         let output = Output::of(&mut child);
         let mut amalgam = Self { child, url: String::new(), key: setup.key, output, home };
@@ -305,7 +312,7 @@ impl Amalgam {
         self.home.clone()
     }
 
-    /// Ends it as a power cut does: it hears nothing of it. Comes back when the process is gone.
+    /// Ends it as a power cut does, without a warning. Returns when the process is gone.
     pub fn kill(&mut self) {
         self.child.kill().expect("a process of ours can be killed");
         self.child.wait().expect("a process that was killed ends");

@@ -63,7 +63,7 @@ pub fn error(envelope: &Value) -> Vec<String> {
     violations
 }
 
-/// The text at a key, or an empty one: rules about presence are told apart from rules about content.
+/// The text at a key, or an empty one: rules about presence are separate from rules about content.
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }

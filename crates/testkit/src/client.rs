@@ -17,6 +17,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
+use crate::raw_connection::RawConnection;
+use crate::record::Exchange;
 use crate::sse::{self, SseEvent};
 
 /// How long any single wait may take before it fails the test.
@@ -51,6 +53,8 @@ pub struct EventStream {
     reader: sse::Reader,
     ready: VecDeque<SseEvent>,
     ended: bool,
+    exchange: Exchange,
+    taken: u64,
     // Dropping the set aborts the task that drives the connection, and with it closes the socket.
     _connection: JoinSet<()>,
 }
@@ -153,9 +157,9 @@ impl Client {
     }
 
     /// A connection to the server, for tests that speak HTTP by hand.
-    pub async fn connect(&self) -> TcpStream {
+    pub async fn connect(&self) -> RawConnection {
         match within("a connection", TcpStream::connect(&self.authority)).await {
-            Ok(socket) => socket,
+            Ok(socket) => RawConnection::new(socket),
             Err(error) => panic!("cannot connect to {}: {error}", self.authority),
         }
     }
@@ -184,7 +188,10 @@ impl Client {
         for (name, value) in own.filter(|(name, _)| !overridden(name)).chain(headers.iter().copied()) {
             request = request.header(name, value);
         }
-        let request = request.body(Full::new(body)).expect("the test wrote a proper request");
+        let request = request.body(Full::new(body.clone())).expect("the test wrote a proper request");
+        let mut exchange = Exchange::begin("client");
+        exchange.sent_head(&format!("{} {path}", request.method()), request.headers());
+        exchange.sent(&body);
 
         let socket = within("a connection", TcpStream::connect(&self.authority)).await;
         let socket = socket.map_err(|error| format!("cannot connect to {}: {error}", self.authority))?;
@@ -201,6 +208,7 @@ impl Client {
         let response = within("an answer", sender.send_request(request)).await;
         let response = response.map_err(|error| format!("no answer: {error:?}"))?;
         let (head, body) = response.into_parts();
+        exchange.received_head(head.status.as_str(), &head.headers);
         Ok(EventStream {
             status: head.status,
             headers: head.headers,
@@ -208,6 +216,8 @@ impl Client {
             reader: sse::Reader::default(),
             ready: VecDeque::new(),
             ended: false,
+            exchange,
+            taken: 0,
             _connection: driver,
         })
     }
@@ -256,6 +266,8 @@ impl EventStream {
     pub async fn try_next_event(&mut self) -> Result<Option<SseEvent>, String> {
         loop {
             if let Some(event) = self.ready.pop_front() {
+                self.taken += 1;
+                self.exchange.note("taken", self.taken);
                 return Ok(Some(event));
             }
             if self.ended {
@@ -264,10 +276,12 @@ impl EventStream {
             match within("the next event", self.body.frame()).await {
                 None => {
                     self.ended = true;
+                    self.exchange.note("whole", true);
                     self.reader.finish()?;
                 }
                 Some(Ok(frame)) => {
                     let data = frame.into_data().unwrap_or_default();
+                    self.exchange.received(&data);
                     self.ready.extend(self.reader.push(&data)?);
                 }
                 Some(Err(error)) => return Err(format!("the stream broke off: {error:?}")),
@@ -304,10 +318,12 @@ impl EventStream {
     }
 
     /// The same, from a server that may go away.
-    pub async fn try_into_answer(self) -> Result<HttpAnswer, String> {
+    pub async fn try_into_answer(mut self) -> Result<HttpAnswer, String> {
         let body = within("the end of an answer", self.body.collect()).await;
-        let body = body.map_err(|error| format!("the answer ({}) broke off: {error:?}", self.status))?;
-        Ok(HttpAnswer { status: self.status, headers: self.headers, body: body.to_bytes() })
+        let body = body.map_err(|error| format!("the answer ({}) broke off: {error:?}", self.status))?.to_bytes();
+        self.exchange.received(&body);
+        self.exchange.note("whole", true);
+        Ok(HttpAnswer { status: self.status, headers: self.headers, body })
     }
 }
 

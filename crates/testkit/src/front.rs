@@ -90,6 +90,6 @@ async fn pass_on(socket: TcpStream, acceptor: TlsAcceptor, behind: SocketAddr, a
     agreed.fetch_add(1, Ordering::SeqCst);
     let mut plain = TcpStream::connect(behind).await.expect("the server behind the front listens");
     plain.set_nodelay(true).expect("an open socket takes TCP_NODELAY");
-    // However it ends, both connections do.
+    // Both connections end together.
     let _ = copy_bidirectional(&mut secure, &mut plain).await;
 }

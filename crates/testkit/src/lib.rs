@@ -10,6 +10,8 @@ mod client;
 mod database;
 mod front;
 mod proxy;
+mod raw_connection;
+mod record;
 mod serving;
 mod upstream;
 
@@ -17,10 +19,12 @@ pub mod check;
 pub mod spec;
 pub mod sse;
 
-pub use amalgam::{Amalgam, Exit, Home, Setup};
+pub use amalgam::{Amalgam, Exit, Home, Setup, binary};
 pub use certificates::Certificates;
 pub use client::{Client, EventStream, HttpAnswer};
 pub use database::Database;
 pub use front::Front;
 pub use proxy::ConnectProxy;
+pub use raw_connection::RawConnection;
+pub use record::Polling;
 pub use upstream::{Gate, Reply, ReplyEnding, Request, Upstream};

@@ -87,7 +87,7 @@ async fn serve(mut caller: TcpStream, rules: Rules) {
     }
     let mut server = TcpStream::connect(("127.0.0.1", port(&head))).await.expect("the server behind the proxy listens");
     server.set_nodelay(true).expect("an open socket takes TCP_NODELAY");
-    // However it ends, both connections do.
+    // Both connections end together.
     if head.starts_with("CONNECT ") {
         let _ = caller.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await;
         let _ = copy_bidirectional(&mut caller, &mut server).await;

@@ -1,4 +1,4 @@
-//! A scripted HTTP server that stands for a model provider, on a free port of the loopback interface.
+//! A scripted HTTP server in place of a model provider, on a free port of the loopback interface.
 //!
 //! Every request is recorded in order of arrival together with how its reply ended. A reply is played once; a request
 //! without one is answered with status 500 and `script is empty`, so that a test notices one call too many.
@@ -9,6 +9,7 @@ mod wire;
 use std::collections::VecDeque;
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 pub use self::reply::{Gate, Reply};
+use crate::record::Exchange;
 use crate::serving::Serving;
 
 /// How long a `wait_for_…` waits before it fails the test.
@@ -58,6 +60,8 @@ pub enum ReplyEnding {
 
 #[derive(Debug)]
 struct State {
+    /// Its place among the upstreams of the test.
+    number: u64,
     script: Mutex<Script>,
     log: watch::Sender<Log>,
 }
@@ -95,7 +99,9 @@ struct Log {
 impl Upstream {
     /// Starts a server with an empty script.
     pub fn start() -> Self {
-        let state = Arc::new(State { script: Mutex::default(), log: watch::Sender::default() });
+        static STARTED: AtomicU64 = AtomicU64::new(0);
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let state = Arc::new(State { number, script: Mutex::default(), log: watch::Sender::default() });
         let serving = Arc::clone(&state);
         Self { state, serving: Serving::start(|listener| accept(listener, serving)) }
     }
@@ -353,6 +359,10 @@ async fn serve(socket: TcpStream, state: &State) {
                 return;
             }
         };
+        let mut exchange = Exchange::begin(state.number);
+        exchange.sent_head(&format!("{} {}", request.method, request.path), &request.headers);
+        exchange.sent(&request.body);
+        drop(exchange);
         let reply = state.script().reply_to(&request);
         let last = request.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
         let mut index = 0;
@@ -371,7 +381,7 @@ async fn serve(socket: TcpStream, state: &State) {
             () = incoming.closed() => ReplyEnding::PeerLeft,
         };
         if ending == ReplyEnding::Cut {
-            // The socket closes before a test hears of it, so that what it does next meets a closed one. A dropped
+            // The socket closes before the test is notified, so that what it does next meets a closed one. A dropped
             // writing half would say a polite goodbye first, which a reset does not.
             writing.forget();
             drop(incoming);

@@ -1,7 +1,7 @@
 //! Tools that are Rust functions: typed arguments in, a value out.
 //!
-//! The schema that the model sees is made from the type that the function takes, so the two cannot drift apart.
-//! One file a tool under `catalog/`, one line each in `catalog.rs`.
+//! The schema that the model sees is generated from the function's argument type, so the two cannot differ. One file
+//! per tool under `catalog/`, one line each in `catalog.rs`.
 
 use std::{fmt, marker::PhantomData, sync::Arc};
 
@@ -13,13 +13,13 @@ use serde_json::Value;
 /// A tool that is part of the program.
 #[derive(Clone)]
 pub struct Builtin {
-    /// The name that it is configured under, and that the model calls it by unless the bank says otherwise.
+    /// Its configured name, which the model calls unless the bank has another one.
     pub name: &'static str,
-    /// What the model is told about it.
+    /// Its description for the model.
     pub description: &'static str,
     /// The JSON Schema of its arguments.
     pub parameters: Json,
-    /// When to use it, for the prompt.
+    /// When to use it, for the system prompt.
     pub guidance: &'static str,
     /// Runs it.
     pub run: Arc<dyn Handler>,
@@ -32,7 +32,7 @@ impl fmt::Debug for Builtin {
 }
 
 impl Builtin {
-    /// A tool that takes `A`. Arguments that are not one never reach `run`.
+    /// A tool that takes `A`. Arguments of another type never reach `run`.
     pub fn new<A, F>(name: &'static str, description: &'static str, guidance: &'static str, run: F) -> Self
     where
         A: Arguments,
@@ -43,7 +43,7 @@ impl Builtin {
     }
 }
 
-/// What a built-in tool takes. Made with [`arguments!`](crate::arguments).
+/// The arguments of a built-in tool. Declared with [`arguments!`](crate::arguments).
 pub trait Arguments: DeserializeOwned + Send + 'static {
     /// The schema of these arguments.
     fn schema() -> Value;
@@ -51,15 +51,15 @@ pub trait Arguments: DeserializeOwned + Send + 'static {
 
 /// The type of one argument.
 pub trait Argument {
-    /// Whether it may be left out.
+    /// Whether it may be omitted.
     const OPTIONAL: bool = false;
     /// The schema of its values.
     fn schema() -> Value;
 }
 
-/// Declares the arguments of a built-in tool: a struct, and the schema that says the same.
+/// Declares the arguments of a built-in tool: a struct, and the schema that matches it.
 ///
-/// After the type comes what the model is told, then further keywords of JSON Schema where they are needed.
+/// After the type comes the description for the model, then further keywords of JSON Schema where they are needed.
 ///
 /// ```
 /// amalgam_tools::arguments! {
@@ -126,7 +126,7 @@ impl<T: Argument> Argument for Vec<T> {
     }
 }
 
-/// Left out or null.
+/// Omitted or null.
 impl<T: Argument> Argument for Option<T> {
     const OPTIONAL: bool = true;
 
@@ -150,7 +150,7 @@ where
 {
     fn run<'a>(&'a self, call: ToolCall<'a>) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            // The schema was asked before; this is the word of the type.
+            // The schema was checked before; this is the check of the type.
             let arguments = serde_json::from_str(call.arguments.text())
                 .map_err(|error| ToolError::Refused(format!("the arguments cannot be used: {error}")))?;
             Ok(ToolOutput { output: json(&(self.run)(arguments, call).await?) })
@@ -173,7 +173,7 @@ mod tests {
     use crate::Schema;
 
     arguments! {
-        /// One of each.
+        /// One argument of each type.
         struct Everything {
             id: i64 = "A number.", minimum: 1;
             names: Vec<String> = "Names.", maxItems: 2;

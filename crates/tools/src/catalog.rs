@@ -1,4 +1,4 @@
-//! The built-in tools, one line each.
+//! The list of built-in tools.
 
 mod current_time;
 mod get_course_detail;
@@ -7,27 +7,28 @@ mod search_knowledge;
 
 use std::sync::Arc;
 
-use amalgam_core::{Clock, assistant::catalog::ToolSeed, store::CourseStore};
+use amalgam_assistant::catalog::ToolSeed;
+use amalgam_core::{Clock, store::CourseStore};
 
 use crate::{builtin::Builtin, knowledge::KnowledgePorts};
 
-/// What the built-in tools reach the rest of the program through.
+/// The ports that built-in tools use.
 #[derive(Clone)]
 pub struct Ports {
-    /// The time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// The catalogue of courses; its tools are not there without it.
+    /// The course catalogue; without it, its tools are not available.
     pub courses: Option<CoursePorts>,
-    /// What was imported; its tool is not there without it.
+    /// The imported documents; without them, their tool is not available.
     pub knowledge: Option<KnowledgePorts>,
 }
 
-/// What the tools of the catalogue need.
+/// The ports of the catalogue's tools.
 #[derive(Clone)]
 pub struct CoursePorts {
     /// The courses.
     pub store: Arc<dyn CourseStore>,
-    /// Where callers reach this server: what links to further pages begin with.
+    /// The address of this server for callers; links to further pages begin with it.
     pub base_url: String,
 }
 
@@ -44,7 +45,7 @@ pub fn builtins(ports: &Ports) -> Vec<Builtin> {
     tools
 }
 
-/// A tool whose words are those that the bank is seeded with, so that the two cannot drift apart.
+/// A tool with the texts that the bank is seeded with, so that the two cannot differ.
 fn seeded(seed: ToolSeed, run: Arc<dyn amalgam_core::Handler>) -> Builtin {
     let ToolSeed { name, description, guidance, .. } = seed;
     Builtin { name, description, parameters: seed.bank_tool(0).parameters, guidance, run }

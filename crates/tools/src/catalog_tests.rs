@@ -1,7 +1,7 @@
+use amalgam_assistant::catalog::TOOLS;
 use amalgam_core::{
     ArgumentCheck as _, Rights, Scope, StoreError, TenantState, ToolCall, ToolError,
-    assistant::catalog::TOOLS,
-    store::{Course, CoursePage, Imported, Stored, Within},
+    store::{Course, CoursePage, ImportCounts, Stored, Within},
 };
 use amalgam_protocol::Raw;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ impl CourseStore for Shelf {
         _within: Within<'a>,
         _courses: Vec<Course>,
         _now_ms: u64,
-    ) -> Stored<'a, Option<Imported>> {
+    ) -> Stored<'a, Option<ImportCounts>> {
         // The tests store nothing on it.
         Box::pin(async { Ok(None) })
     }
@@ -60,7 +60,7 @@ impl CourseStore for Shelf {
                 .courses
                 .iter()
                 .filter(|(tenant, course)| {
-                    let own = amalgam_core::search::words(&course.title);
+                    let own = amalgam_knowledge::search::words(&course.title);
                     *tenant == scope.tenant_id() && (words.is_empty() || words.iter().any(|word| own.contains(word)))
                 })
                 .map(|(_, course)| course)

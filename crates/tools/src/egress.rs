@@ -26,18 +26,19 @@ use self::target::{Host, Target};
 pub use self::allowed::{Allowed, AllowedError};
 pub use self::connect::{Resolve, SystemResolver};
 
-/// Requests under way at once. The next one waits, inside its own time limit; name look-ups take a thread each.
+/// The maximum number of requests in progress. Further ones wait, within their own timeout: each name resolution takes
+/// a thread.
 const MAX_IN_FLIGHT: usize = 64;
 
-/// How long a name may take to be resolved where nothing is fetched.
+/// The timeout of name resolution if nothing is fetched.
 const RESOLVE: Duration = Duration::from_secs(2);
 
-/// Where callers may send us, and for how long.
+/// The targets and limits of egress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EgressConfig {
-    /// Private targets that are reachable all the same, also without TLS.
+    /// Private targets that are allowed, also without TLS.
     pub allow_private: Vec<Allowed>,
-    /// The longest that fetching an image or a file may take, from resolving the name to the last byte.
+    /// The timeout of fetching an image or a file, from name resolution to the last byte.
     pub timeout: Duration,
 }
 
@@ -47,65 +48,65 @@ impl Default for EgressConfig {
     }
 }
 
-/// Where a request has to stop.
+/// The limits of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EgressLimits {
-    /// The largest response body.
+    /// The maximum size of the response body.
     pub bytes: usize,
-    /// The longest it may take, from resolving the name to the last byte.
+    /// The timeout, from name resolution to the last byte.
     pub timeout: Duration,
 }
 
-/// Why nothing came back. The caller's words for each are in its conversion to a [`Fault`].
+/// Why a request failed. The messages for callers are in the conversion to [`Fault`].
 #[derive(Debug, thiserror::Error)]
 pub enum EgressError {
-    /// The URL is not one, or not one that we use.
+    /// The URL is invalid, or of an unsupported form.
     #[error("unusable URL: {0}")]
     BadUrl(&'static str),
-    /// The host has an address that is neither public nor allowed. The text does not tell it: the administrator of a
-    /// tenant reads it, and the addresses of our network are not for tenants.
+    /// The host has an address that is neither public nor allowed. The message does not contain the address: the
+    /// administrator of a tenant reads it, and must not learn addresses of the operator's network.
     #[error("{}", no_public_address(host))]
     NotPublic {
         /// The host in the URL.
         host: String,
-        /// The address that gave reason.
+        /// The refused address.
         address: IpAddr,
     },
-    /// The name has no address. The text is that of [`EgressError::NotPublic`], so that it does not tell which names
-    /// exist in our network.
+    /// The name has no address. The message equals that of [`EgressError::NotPublic`], so that it does not reveal which
+    /// names exist in the operator's network.
     #[error("{}", no_public_address(host))]
     Unresolved {
         /// The host in the URL.
         host: String,
-        /// What the resolver said.
+        /// The resolver's error.
         #[source]
         source: io::Error,
     },
-    /// No connection came about, or it is not the one that the name promises.
+    /// The connection failed, or the certificate does not match the name.
     #[error("could not connect to `{host}`")]
     Unreachable {
         /// The host in the URL.
         host: String,
-        /// What went wrong with the last address.
+        /// The error of the last address.
         #[source]
         source: io::Error,
     },
-    /// The other side answered with something that is not HTTP, or broke off.
+    /// The answer is not HTTP, or the connection broke.
     #[error("no usable answer")]
     Broken(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The answer is larger than was asked for.
+    /// The answer exceeds the limit.
     #[error("the answer is larger than {limit} bytes")]
     TooLarge {
         /// The limit.
         limit: usize,
     },
-    /// The answer has a status that means no content.
+    /// The answer has a status without usable content.
     #[error("the answer has status {0}")]
     Status(StatusCode),
-    /// The time was over.
+    /// The request timed out.
     #[error("no complete answer in {0:?}")]
     Timeout(Duration),
-    /// This machine has no certificates to check others by.
+    /// This machine has no root certificates.
     #[error("could not load the system's root certificates")]
     NoRoots(#[source] io::Error),
 }
@@ -125,19 +126,19 @@ pub struct Egress {
 }
 
 impl Egress {
-    /// A client that resolves names as the system does.
+    /// A client with the system's resolver.
     pub fn new(config: EgressConfig) -> Self {
         Self::with_resolver(config, Arc::new(SystemResolver))
     }
 
-    /// A client with a resolver of its own.
+    /// A client with another resolver.
     pub fn with_resolver(config: EgressConfig, resolver: Arc<dyn Resolve>) -> Self {
         Self { config, resolver, trust: Trust::default(), in_flight: Arc::new(Semaphore::new(MAX_IN_FLIGHT)) }
     }
 
-    /// Sends one request and collects the answer, whatever its status. A redirect is returned, not followed.
+    /// Sends one request and reads the whole answer, whatever its status. Redirects are returned, not followed.
     ///
-    /// Headers that belong to the connection are ours; the caller's are left out.
+    /// Connection headers of the caller are dropped.
     pub async fn request(
         &self,
         method: Method,
@@ -150,7 +151,7 @@ impl Egress {
         timeout(limits.timeout, work).await.map_err(|_| EgressError::Timeout(limits.timeout))?
     }
 
-    /// The same up to the head of the answer; the reader of the body enforces its own timeout.
+    /// Like `request`, but returns after the head of the answer; the reader of the body enforces its own timeout.
     pub(crate) async fn open(
         &self,
         method: Method,
@@ -170,10 +171,10 @@ impl Egress {
         }
     }
 
-    /// Resolves the host, once, and checks what came out.
+    /// Resolves the host once and checks all its addresses.
     ///
-    /// One bad address condemns the name: legitimate names do not mix public and private addresses, and which of
-    /// them is tried must not depend on their order.
+    /// One refused address refuses the name: legitimate names do not mix public and private addresses, and the result
+    /// must not depend on their order.
     async fn pin(&self, target: &Target) -> Result<Pinned, EgressError> {
         let addresses = self.resolve(target).await?;
         for address in &addresses {
@@ -184,7 +185,7 @@ impl Egress {
             if !target.tls {
                 return Err(EgressError::BadUrl("only https is used"));
             }
-            // Below 1024 live the services that a request could be made to confuse: mail, shells, printers.
+            // Services below port 1024, such as mail, shells and printers, could misinterpret a request.
             if target.port != 443 && target.port < 1024 {
                 return Err(EgressError::BadUrl("this port is not used"));
             }
@@ -202,7 +203,7 @@ impl Egress {
         }
     }
 
-    /// Whether the operator lists this target.
+    /// Whether the configuration allows this target.
     fn is_allowed(&self, target: &Target, address: IpAddr) -> bool {
         self.config.allow_private.iter().any(|allowed| allowed.matches(target, address))
     }
@@ -212,7 +213,7 @@ impl Egress {
             return Ok(());
         }
         let host = target.host.to_string();
-        // The log is the operator's, who may know where the name leads.
+        // Only the operator's log contains the address.
         debug!(host, %address, "refused a target whose address is not public");
         Err(EgressError::NotPublic { host, address })
     }
@@ -235,8 +236,8 @@ impl Egress {
 }
 
 impl Egress {
-    /// Whether another server may be sent to `url`. Where the name leads for that server is not known here, so that a
-    /// name that cannot be resolved is refused only if it looks like one of a private network.
+    /// Whether another server may fetch `url`. That server may resolve the name differently, so a name that cannot be
+    /// resolved here is refused only if it looks like a name of a private network.
     async fn check_for_others(&self, url: &str) -> Result<(), EgressError> {
         let target = Target::parse(url)?;
         let _turn = Arc::clone(&self.in_flight).acquire_owned().await.expect("the semaphore is never closed");
@@ -251,7 +252,7 @@ impl Egress {
                 .into_iter()
                 .filter(|address| !self.is_allowed(&target, *address))
                 .try_for_each(|address| self.require_public(&target, address)),
-            Err(error) => match target.host.is_of_a_private_network() && !self.is_allowed_by_name(&target) {
+            Err(error) => match target.host.is_private() && !self.is_allowed_by_name(&target) {
                 true => Err(error),
                 false => Ok(()),
             },
@@ -278,8 +279,8 @@ impl Fetch for Egress {
     }
 }
 
-/// To the caller every failure is about the URL that it sent. The text never tells an unknown name from one that
-/// resolves to a private address: that would let callers read the names of our network.
+/// For the caller every failure concerns the URL that it sent. The message does not distinguish an unknown name from
+/// one with a private address, which would reveal names of the operator's network.
 impl From<EgressError> for Fault {
     fn from(error: EgressError) -> Self {
         let (code, message) = match &error {
@@ -304,7 +305,7 @@ impl From<EgressError> for Fault {
             EgressError::NoRoots(_) => return Self::internal(chain(&error)),
         };
         let detail = match &error {
-            // The log is the operator's, who may know where a name leads.
+            // Only the operator's log contains the address.
             EgressError::NotPublic { host, address } => {
                 format!("`{host}` has the address {address}, which is not public")
             }
@@ -315,17 +316,17 @@ impl From<EgressError> for Fault {
     }
 }
 
-/// Whether `url` is one that a request could be sent to; where that leads is looked at when it is sent.
+/// Checks the form of `url`; its target is checked when a request is sent.
 pub(crate) fn check_url(url: &str) -> Result<(), String> {
     Target::parse(url).map(|_| ()).map_err(|error| error.to_string())
 }
 
-/// Whether a header of this name is the connection's, and so never the caller's.
-pub(crate) fn is_the_connections(name: &HeaderName) -> bool {
-    exchange::NOT_THE_CALLERS.contains(name)
+/// Whether a header belongs to the connection, so that callers cannot set it.
+pub(crate) fn is_connection_header(name: &HeaderName) -> bool {
+    exchange::CONNECTION_HEADERS.contains(name)
 }
 
-/// What a tool's caller is told. The model hears neither addresses nor causes.
+/// The error for a tool's caller. The model sees neither addresses nor causes.
 impl From<EgressError> for ToolError {
     fn from(error: EgressError) -> Self {
         match error {
@@ -336,11 +337,11 @@ impl From<EgressError> for ToolError {
     }
 }
 
-/// An error and its causes on one line, also for the administrator of a tool.
+/// An error and its causes on one line. The administrator of a tool reads it.
 fn chain(error: &EgressError) -> String {
     let mut text = error.to_string();
     let mut cause = match error {
-        // What the resolver says tells an unknown name from a private one.
+        // The resolver's error would distinguish an unknown name from a private one.
         EgressError::Unresolved { .. } => None,
         error => std::error::Error::source(error),
     };

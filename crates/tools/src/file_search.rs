@@ -1,6 +1,6 @@
-//! `file_search`: a search over collections that a request names, as a function that the model calls.
+//! `file_search`: a search over collections that a request names, offered to the model as a function.
 //!
-//! The output for the model is the list of results of the published item, so that the item can include what the model saw.
+//! The output for the model is the result list of the published item, so that the item can include what the model saw.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -18,9 +18,9 @@ use crate::{
     text,
 };
 
-/// The most queries of one call; the schema says the same.
-const MOST_QUERIES: usize = 5;
-/// The longest query.
+/// The maximum number of queries of one call; the schema has the same maximum.
+const MAX_QUERIES: usize = 5;
+/// The maximum length of a query.
 const QUERY_BYTES: usize = 4096;
 
 const PARAMETERS: &str = r#"{"type":"object","properties":{"queries":{"type":"array","description":"What is looked for: one to five short queries of names and terms, each about one thing.","items":{"type":"string"},"minItems":1,"maxItems":5}},"required":["queries"],"additionalProperties":false}"#;
@@ -33,15 +33,15 @@ const DESCRIPTION: &str = "Searches the documents that the user has made availab
 const CITE: &str = "Cite the results that you rely on: put the marker of the result, such as [kb:12], directly behind the \
                     statement. Cite nothing else.";
 
-/// The search that a request asks for; a collection that is not there is refused.
+/// The search that a request asks for. Unknown collections are refused.
 pub(crate) async fn equip(
     ports: &KnowledgePorts,
     scope: &Scope,
-    asked: FileSearchRequest,
+    request: FileSearchRequest,
 ) -> Result<ResolvedTool, Fault> {
-    if let Some((name, _)) = ports.missing(scope, &asked.collections).await? {
+    if let Some((name, _)) = ports.missing(scope, &request.collections).await? {
         let name = text::printable(name, 64);
-        let path = format!("{}.vector_store_ids", asked.path);
+        let path = format!("{}.vector_store_ids", request.path);
         return Err(Fault::invalid(path, format!("There is no collection '{name}'.")).code("collection_not_found"));
     }
     let parameters = Json::parse(&PARAMETERS.into()).expect("the schema is JSON; a test reads it");
@@ -53,37 +53,37 @@ pub(crate) async fn equip(
         parameters,
         guidance: None,
         policy: Policy { idempotent: true, after_call_instruction: Some(CITE.to_owned()), ..Policy::default() },
-        shown: CallDisplay::FileSearch { results: asked.results },
+        shown: CallDisplay::FileSearch { results: request.results },
         check: Arc::new(Queries),
-        handler: Arc::new(FileSearch { ports: ports.clone(), asked }),
+        handler: Arc::new(FileSearch { ports: ports.clone(), request }),
     })))
 }
 
-/// Takes what the schema asks for, and the single `query` that models write as well: other wires have no word for either.
+/// Accepts the arguments of the schema, and the single `query` that some models write.
 struct Queries;
 
 impl ArgumentCheck for Queries {
     fn check(&self, arguments: Raw<'_>) -> Result<(), String> {
         let queries = queries(arguments);
         match queries.len() {
-            1..=MOST_QUERIES if queries.iter().any(|query| query.trim().is_empty() || query.len() > QUERY_BYTES) => {
+            1..=MAX_QUERIES if queries.iter().any(|query| query.trim().is_empty() || query.len() > QUERY_BYTES) => {
                 Err(format!("queries: each must have between 1 and {QUERY_BYTES} bytes"))
             }
-            1..=MOST_QUERIES => Ok(()),
-            _ => Err(format!("queries: must be a list of 1 to {MOST_QUERIES} strings")),
+            1..=MAX_QUERIES => Ok(()),
+            _ => Err(format!("queries: must be a list of 1 to {MAX_QUERIES} strings")),
         }
     }
 }
 
 struct FileSearch {
     ports: KnowledgePorts,
-    asked: FileSearchRequest,
+    request: FileSearchRequest,
 }
 
 impl FileSearch {
-    /// What all queries find together, each piece once, the best first.
+    /// The chunks that all queries find, without duplicates, best first.
     async fn find(&self, scope: &Scope, queries: &[&str]) -> Result<Vec<FoundChunk>, ToolError> {
-        let FileSearchRequest { collections, conditions, limit, .. } = &self.asked;
+        let FileSearchRequest { collections, conditions, limit, .. } = &self.request;
         let lookups = queries.iter().map(|text| RetrievalQuery { text, collections, conditions, limit: *limit });
         let found = try_join_all(lookups.map(|lookup| self.ports.retrieval.find(scope, lookup))).await;
         let mut best: HashMap<String, FoundChunk> = HashMap::new();
@@ -95,7 +95,7 @@ impl FileSearch {
         }
         let mut found: Vec<FoundChunk> = best.into_values().collect();
         found.sort_by(|one, other| other.score.total_cmp(&one.score).then_with(|| place(one).cmp(&place(other))));
-        found.retain(|chunk| shown_score(chunk.score) >= self.asked.least_score);
+        found.retain(|chunk| shown_score(chunk.score) >= self.request.least_score);
         found.truncate(*limit);
         Ok(found)
     }
@@ -116,12 +116,12 @@ impl Handler for FileSearch {
     }
 }
 
-/// Where a piece stands.
+/// The position of a chunk.
 fn place(chunk: &FoundChunk) -> (&str, &str, u64) {
     (&chunk.collection, &chunk.path, chunk.start_line)
 }
 
-/// A score as it is published: from 0 to 1, in the same order.
+/// A score as published: from 0 to 1, in the same order.
 fn shown_score(score: f64) -> f64 {
     let score = if score.is_finite() { score.max(0.0) } else { 0.0 };
     score / (1.0 + score)

@@ -1,7 +1,4 @@
-use amalgam_core::{
-    Rights, TenantState,
-    execute::request::{ComparisonOperator, Condition},
-};
+use amalgam_core::{ComparisonOperator, Condition, Rights, TenantState};
 use amalgam_protocol::Raw;
 use serde_json::{Value, json};
 

@@ -3,10 +3,10 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret as _, SecretString};
 
-use crate::{egress::is_the_connections, secrets::Secrets, text};
+use crate::{egress::is_connection_header, secrets::Secrets, text};
 
 const MAX_HEADERS: usize = 32;
-/// Parts of header names whose values are credentials. Hiding a harmless value does no harm.
+/// Parts of header names whose values are credentials. Redacting a harmless value does no harm.
 const CREDENTIALS: [&str; 11] =
     ["auth", "cookie", "token", "secret", "passw", "credential", "apikey", "-key", "_key", "session", "signature"];
 
@@ -15,7 +15,7 @@ const CREDENTIALS: [&str; 11] =
 pub enum HeaderText {
     /// Not a secret.
     Plain(String),
-    /// It never comes out again: not in errors, and not in results that repeat it.
+    /// Redacted from errors, and from results that repeat it.
     Secret(SecretString),
 }
 
@@ -28,36 +28,36 @@ impl HeaderText {
     }
 }
 
-/// Whether a header of this name usually holds a credential.
+/// Whether a header of this name usually contains a credential.
 pub(crate) fn holds_a_credential(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     CREDENTIALS.iter().any(|part| name.contains(part))
 }
 
-/// The headers as they are sent, and what of them must not come back. The error repeats no value.
+/// The headers to send, and the secrets to redact. The error contains no values.
 pub(crate) fn read(written: &[(String, HeaderText)]) -> Result<(HeaderMap, Secrets), String> {
     if written.len() > MAX_HEADERS {
         return Err(format!("at most {MAX_HEADERS}"));
     }
     let (mut headers, mut secrets) = (HeaderMap::new(), Secrets::default());
     for (name, text) in written {
-        let told = text::printable(name, 100);
-        let name: HeaderName = name.parse().map_err(|_| format!("`{told}` is no name of a header"))?;
-        if is_the_connections(&name) {
-            return Err(format!("`{told}` belongs to the connection"));
+        let shown = text::printable(name, 100);
+        let name: HeaderName = name.parse().map_err(|_| format!("`{shown}` is no name of a header"))?;
+        if is_connection_header(&name) {
+            return Err(format!("`{shown}` belongs to the connection"));
         }
-        let value = value(text.expose()).ok_or_else(|| format!("the value of `{told}` is not usable"))?;
+        let value = value(text.expose()).ok_or_else(|| format!("the value of `{shown}` is not usable"))?;
         if let HeaderText::Secret(secret) = text {
             secrets.add(secret);
         }
         if headers.insert(name, value).is_some() {
-            return Err(format!("`{told}` is there twice"));
+            return Err(format!("`{shown}` is there twice"));
         }
     }
     Ok((headers, secrets))
 }
 
-/// A value that no log shows.
+/// A value that is not logged.
 pub(crate) fn value(text: &str) -> Option<HeaderValue> {
     let mut value = HeaderValue::from_str(text).ok()?;
     value.set_sensitive(true);

@@ -1,7 +1,7 @@
 //! Tools that are a request to an HTTP service.
 //!
-//! A tool is checked when it is made, not when it is called. Arguments fill places that its author left open in the path,
-//! the query and the body; where the request goes and what it is authorised by are the author's alone.
+//! A tool is checked when it is created, not when it is called. Arguments fill placeholders in the path, the query and
+//! the body; the tool's author alone decides the host and the credentials.
 
 mod answer;
 mod template;
@@ -19,29 +19,29 @@ use crate::egress::{Egress, EgressLimits};
 use crate::headers::{self, HeaderText};
 use crate::secrets::Secrets;
 
-/// The largest answer that is read.
+/// The maximum size of an answer.
 const MAX_ANSWER_BYTES: usize = 1024 * 1024;
 const METHODS: [Method; 5] = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 const ACCEPT: &str = "application/json, text/plain;q=0.9, */*;q=0.1";
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// What a tool's author writes.
+/// The settings of a tool.
 #[derive(Debug, Clone)]
 pub struct HttpSettings {
     /// `GET`, `POST`, `PUT`, `PATCH` or `DELETE`.
     pub method: String,
-    /// Where to: `https://host/courses/{course_id}?language={language}`. Arguments fill path and query, never the
-    /// host; a part of the query whose argument is absent is left out.
+    /// The address: `https://host/courses/{course_id}?language={language}`. Arguments fill path and query, never the
+    /// host. A query parameter whose argument is absent is omitted.
     pub url: String,
-    /// Sent with every request, as they are.
+    /// Headers of every request.
     pub headers: Vec<(String, HeaderText)>,
     /// The string `"arguments"` for all arguments, or JSON whose strings `"{name}"` are replaced by arguments.
     pub body: Option<Json>,
-    /// What of the answer is the result: `data.items`, or a JSON pointer such as `/data/items`.
+    /// The part of the answer that is the result: `data.items`, or a JSON pointer such as `/data/items`.
     pub result_path: Option<String>,
 }
 
-/// A tool whose settings hold.
+/// A tool with valid settings.
 pub struct HttpTool {
     method: Method,
     url: UrlTemplate,
@@ -54,7 +54,7 @@ pub struct HttpTool {
 }
 
 impl HttpTool {
-    /// Checks the settings; the error names the one that is wrong. `timeout` is what the tool's policy says.
+    /// Checks the settings; the error names the invalid one. `timeout` comes from the tool's policy.
     pub fn new(settings: &HttpSettings, egress: Arc<Egress>, timeout: Duration) -> Result<Self, BankFault> {
         let wrong = |field: &str| {
             let field = field.to_owned();
@@ -84,7 +84,7 @@ impl HttpTool {
         let url = self.url.fill(call.arguments).map_err(ToolError::Refused)?;
         let mut headers = self.headers.clone();
         if self.method != Method::GET && !headers.contains_key(&IDEMPOTENCY_KEY) {
-            // A key of ours is plain text; one that is not cannot be sent, and is no reason to fail.
+            // Our keys are plain text. Another one cannot be sent, but the call need not fail.
             if let Ok(key) = HeaderValue::from_str(call.key) {
                 headers.insert(IDEMPOTENCY_KEY, key);
             }
@@ -114,7 +114,7 @@ impl fmt::Debug for HttpTool {
     }
 }
 
-/// An argument that is there; null counts as left out.
+/// An argument that is present; null counts as absent.
 fn argument<'a>(arguments: Raw<'a>, name: &str) -> Option<Raw<'a>> {
     arguments.get(name).filter(|value| !value.is_null())
 }

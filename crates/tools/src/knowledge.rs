@@ -7,17 +7,17 @@ use std::sync::Arc;
 
 use amalgam_core::{Fault, Retrieval, Scope, StoreError, ToolError, store::KnowledgeStore};
 
-/// What tools that look things up need.
+/// The ports of tools that search knowledge.
 #[derive(Clone)]
 pub struct KnowledgePorts {
-    /// Knows which collections there are.
+    /// Lists the collections.
     pub store: Arc<dyn KnowledgeStore>,
-    /// Looks things up.
+    /// Searches them.
     pub retrieval: Arc<dyn Retrieval>,
 }
 
 impl KnowledgePorts {
-    /// The first of these collections that the caller's tenant does not have, and the names of those that it has.
+    /// The first of these collections that the caller's tenant does not have, and the names of its collections.
     pub(crate) async fn missing<'n>(
         &self,
         scope: &Scope,
@@ -32,7 +32,7 @@ impl KnowledgePorts {
     }
 }
 
-/// A search that could not be made. What happened is for the log.
+/// The error of a failed search. Its cause goes to the log.
 pub(crate) fn broken(fault: Fault) -> ToolError {
     let detail = fault.detail.clone().unwrap_or_else(|| fault.to_string());
     ToolError::Broken { detail }

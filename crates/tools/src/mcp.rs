@@ -1,7 +1,7 @@
-//! Tools of MCP servers: listed and called, over HTTP or in a process that the operator configured.
+//! Tools of MCP servers, listed and called over HTTP or in a configured process.
 //!
-//! Text from a server is untrusted: bounded, checked, and never used as an instruction. The server sees the credential that
-//! was stored for it, and never the caller's.
+//! Text of a server is untrusted: bounded, checked, and never used as an instruction. The server receives the
+//! credential that is stored for it, never the caller's.
 
 mod http;
 mod listing;
@@ -29,42 +29,42 @@ use crate::headers::HeaderText;
 pub use self::listing::ListedTool;
 pub use self::stdio::find_program;
 
-/// How long a list of tools is believed.
+/// How long a list of tools is cached.
 const LIST_FRESH: Duration = Duration::from_secs(60);
 
-/// A server behind a URL.
+/// A server with a URL.
 #[derive(Debug, Clone)]
 pub struct McpSettings {
-    /// What it is called in the log.
+    /// Its name in the log.
     pub label: String,
-    /// Where it is.
+    /// Its address.
     pub url: String,
-    /// Its own credential, for the `Authorization` header. Without a scheme it is a bearer's token.
+    /// Its credential, for the `Authorization` header. Without a scheme it is a bearer token.
     pub authorization: Option<SecretString>,
-    /// Further headers for every request to it.
+    /// Further headers of every request.
     pub headers: Vec<(String, HeaderText)>,
-    /// The tenant that owns the server and alone may use it; none for a server that the operator offers to all.
+    /// The tenant that owns the server and alone may use it; `None` for a configured server of all tenants.
     pub tenant_id: Option<i64>,
-    /// The longest that one request may take. A tool's own limit may end a call before.
+    /// The timeout of one request. A tool's own timeout may end a call earlier.
     pub timeout: Duration,
 }
 
-/// A server in a process of its own. Only the operator's configuration has these: no request starts a process.
+/// A server in its own process. Only the configuration has these: no request starts a process.
 #[derive(Debug, Clone)]
 pub struct McpProcess {
-    /// What it is called in the log.
+    /// Its name in the log.
     pub label: String,
     /// The program.
     pub command: String,
     /// Its arguments.
     pub args: Vec<String>,
-    /// All that its environment has, apart from a plain `PATH` where none is given.
+    /// Its whole environment, apart from a plain `PATH` if there is none.
     pub env: BTreeMap<String, SecretString>,
-    /// The longest that one request may take, starting the process included.
+    /// The timeout of one request, including the start of the process.
     pub timeout: Duration,
 }
 
-/// An MCP server. Clones share its session and its list of tools; the last one ends its process.
+/// An MCP server. Clones share its session and its list of tools; dropping the last one ends its process.
 #[derive(Clone)]
 pub struct McpServer(Arc<Inner>);
 
@@ -84,48 +84,49 @@ enum Link {
 struct Listed {
     tools: Vec<ListedTool>,
     at: Instant,
-    /// What the server had said about changes when it was asked.
+    /// The number of change notifications before the list was requested.
     changes: u64,
 }
 
 impl McpServer {
-    /// A server behind a URL, which is reached when it is first needed. The error names the setting that is wrong.
+    /// A server with a URL; it is connected when first needed. The error names the invalid setting.
     pub fn connect(settings: McpSettings, egress: Arc<Egress>) -> Result<Self, BankFault> {
         let link = Link::Http(Box::new(HttpLink::new(egress, &settings)?));
         let McpSettings { label, tenant_id, timeout, .. } = settings;
         Ok(Self(Arc::new(Inner { label, tenant_id, timeout, link, listed: Mutex::default() })))
     }
 
-    /// A server in a process, which is started when it is first needed, and again when it has died.
+    /// A server in a process, which is started when first needed, and restarted after it has died.
     pub fn start(process: McpProcess) -> Self {
         let (label, timeout) = (process.label.clone(), process.timeout);
         let link = Link::Stdio(StdioLink::new(process));
         Self(Arc::new(Inner { label, tenant_id: None, timeout, link, listed: Mutex::default() }))
     }
 
-    /// The tools that it offers; asked for again after a minute, or when it says that they have changed.
+    /// Its tools, cached for a minute or until it reports a change.
     pub async fn tools(&self, scope: &Scope) -> Result<Vec<ListedTool>, ToolError> {
         self.0.check_owner(scope)?;
-        // All pages together, including the wait for another request that lists already, take no longer than one request may.
+        // All pages together, including the wait for another request that lists them, take at most the timeout of one
+        // request.
         timeout(self.0.timeout, self.0.list()).await.unwrap_or(Err(ToolError::TimedOut))
     }
 
-    /// Runs the tool of this name, whether or not it was listed.
+    /// A handler that calls the tool of this name, whether or not it was listed.
     pub fn handler(&self, name: &str) -> Arc<dyn Handler> {
         Arc::new(Tool { server: self.clone(), name: name.to_owned() })
     }
 
-    /// The longest that one request may take.
+    /// The timeout of one request.
     pub(crate) fn timeout(&self) -> Duration {
         self.0.timeout
     }
 
-    /// Whether it has another holder: a turn that may call its tools.
+    /// Whether it is in use elsewhere: a turn may call its tools.
     pub(crate) fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }
 
-    /// Ends the session at the server, or the process. What comes after begins a new one.
+    /// Ends the session or the process. A later request begins a new one.
     pub async fn close(&self) {
         match &self.0.link {
             Link::Http(link) => link.close().await,
@@ -141,7 +142,7 @@ impl fmt::Debug for McpServer {
 }
 
 impl Inner {
-    /// P10: one tenant's server and its credential serve no other tenant.
+    /// P10: a tenant's server and its credential serve no other tenant.
     fn check_owner(&self, scope: &Scope) -> Result<(), ToolError> {
         match self.tenant_id {
             Some(owner) if owner != scope.tenant_id() => Err(rpc::broken("the MCP server belongs to another tenant")),
@@ -163,8 +164,8 @@ impl Inner {
     }
 
     async fn ask(&self, method: &'static str, params: Raw<'_>) -> Result<Json, Failure> {
-        let asked = timeout(self.timeout, self.link.ask(method, params)).await;
-        asked.unwrap_or(Err(Failure::Tool(ToolError::TimedOut)))
+        let answer = timeout(self.timeout, self.link.ask(method, params)).await;
+        answer.unwrap_or(Err(Failure::Tool(ToolError::TimedOut)))
     }
 }
 

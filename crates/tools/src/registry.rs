@@ -1,7 +1,7 @@
 //! The [`ToolProvider`] of this program: tools from the bank, from MCP servers, and built-in ones.
 //!
-//! A tool kind is a branch of `bank.rs`; everything that callers and tenants write is checked there, and nothing of it is
-//! trusted here. Objects built for one tenant are never used for another.
+//! A tool kind is a branch of `bank.rs`, which checks everything that callers and tenants write. Objects built for one
+//! tenant are never used for another.
 
 mod bank;
 mod handler_cache;
@@ -40,13 +40,13 @@ use crate::{
     validate::{Schemas, check_name},
 };
 
-/// MCP servers of one request that are asked at once.
-const MAX_ASKED_AT_ONCE: usize = 8;
+/// The maximum number of a request's MCP servers that are listed at once.
+const MAX_CONCURRENT_LISTS: usize = 8;
 const SHORTEST_TIMEOUT: Duration = Duration::from_millis(100);
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(600);
 const MAX_SCHEMAS: usize = 1024;
 /// How long MCP servers have to close their sessions at shutdown.
-const FAREWELL: Duration = Duration::from_secs(5);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The tool registry: the bank, MCP servers and built-in tools.
 pub struct ToolRegistry {
@@ -61,30 +61,30 @@ pub struct ToolRegistry {
     servers: Arc<Servers>,
 }
 
-/// What a [`ToolRegistry`] is made of.
+/// The parts of a [`ToolRegistry`].
 pub struct ToolRegistryParts {
-    /// Where the bank is.
+    /// Stores the bank.
     pub store: Arc<dyn BankStore>,
-    /// What opens the secrets of the bank's tools.
+    /// Opens the secrets of the bank's tools.
     pub seal: Arc<dyn Seal>,
-    /// The way out to addresses that callers and tenants name.
+    /// The guarded client for addresses of callers and tenants.
     pub egress: Arc<Egress>,
-    /// What is part of the program.
+    /// The built-in tools.
     pub builtins: Vec<Builtin>,
-    /// What `file_search` looks into; without it there is none.
+    /// The documents that `file_search` searches; without them it is not available.
     pub knowledge: Option<KnowledgePorts>,
-    /// The operator's MCP servers by name.
+    /// The configured MCP servers by name.
     pub servers: BTreeMap<String, OperatorServer>,
-    /// Tells how long a server has been idle.
+    /// Measures how long a server is idle.
     pub clock: Arc<dyn Clock>,
 }
 
-/// An MCP server that the operator has configured.
+/// A configured MCP server.
 #[derive(Debug, Clone)]
 pub struct OperatorServer {
     /// The server; or why it cannot be used, for the log.
     pub server: Result<McpServer, String>,
-    /// The only tenants that it serves; none for all.
+    /// The only tenants that it serves; `None` for all.
     pub tenants: Option<Vec<i64>>,
 }
 
@@ -95,7 +95,7 @@ impl OperatorServer {
 }
 
 impl ToolRegistry {
-    /// Knows these tools. Nothing is connected or started before it is needed.
+    /// A registry of these tools. Nothing is connected or started before it is needed.
     pub fn new(parts: ToolRegistryParts) -> Self {
         let ToolRegistryParts { store, seal, egress, builtins, knowledge, servers, clock } = parts;
         Self {
@@ -111,18 +111,18 @@ impl ToolRegistry {
         }
     }
 
-    /// Ends the operator's processes and the sessions at servers. What comes after begins new ones.
+    /// Ends the configured processes and the sessions at servers. Later requests begin new ones.
     pub async fn close(&self) {
         let operators = self.operators.values().filter_map(|operator| operator.server.as_ref().ok());
         let closing = join_all(operators.map(McpServer::close));
-        // A server that does not answer is not waited for: processes end with this one, sessions expire.
-        let _ = timeout(FAREWELL, async { tokio::join!(closing, self.servers.close()) }).await;
+        // A server that does not answer is not waited for: processes end with this one, and sessions expire.
+        let _ = timeout(CLOSE_TIMEOUT, async { tokio::join!(closing, self.servers.close()) }).await;
     }
 
-    async fn equip_all(&self, scope: &Scope, asked: Vec<ToolRequest>) -> Result<Vec<ResolvedTool>, Fault> {
-        let names: Vec<String> = asked
+    async fn equip_all(&self, scope: &Scope, request: Vec<ToolRequest>) -> Result<Vec<ResolvedTool>, Fault> {
+        let names: Vec<String> = request
             .iter()
-            .filter_map(|asked| match asked {
+            .filter_map(|request| match request {
                 ToolRequest::Named(name) => Some(name.clone()),
                 ToolRequest::Mcp(_) | ToolRequest::FileSearch(_) => None,
             })
@@ -132,12 +132,12 @@ impl ToolRegistry {
             false => self.store.tools_for(scope, Some(&names)).await?,
         };
         let rows = &rows;
-        // A list of boxes: a stream of plain futures that borrow cannot be sent between threads.
-        let found: Vec<BoxFuture<'_, Result<ResolvedTool, Fault>>> = asked
+        // Boxed futures: a stream of plain futures that borrow is not `Send`.
+        let found: Vec<BoxFuture<'_, Result<ResolvedTool, Fault>>> = request
             .into_iter()
-            .map(|asked| -> BoxFuture<'_, Result<ResolvedTool, Fault>> {
+            .map(|request| -> BoxFuture<'_, Result<ResolvedTool, Fault>> {
                 Box::pin(async move {
-                    match asked {
+                    match request {
                         ToolRequest::Named(name) => Ok(self.equip_named(scope, &name, rows).await),
                         ToolRequest::Mcp(server) => self.list(scope, &server).await,
                         ToolRequest::FileSearch(search) => self.file_search(scope, search).await,
@@ -145,7 +145,7 @@ impl ToolRegistry {
                 })
             })
             .collect();
-        stream::iter(found).buffered(MAX_ASKED_AT_ONCE).try_collect().await
+        stream::iter(found).buffered(MAX_CONCURRENT_LISTS).try_collect().await
     }
 
     async fn equip_named(&self, scope: &Scope, name: &str, rows: &[BankTool]) -> ResolvedTool {
@@ -167,9 +167,9 @@ impl ToolRegistry {
     }
 
     /// A search over collections of the caller's tenant.
-    async fn file_search(&self, scope: &Scope, asked: FileSearchRequest) -> Result<ResolvedTool, Fault> {
+    async fn file_search(&self, scope: &Scope, request: FileSearchRequest) -> Result<ResolvedTool, Fault> {
         let Some(knowledge) = &self.knowledge else { return Ok(ResolvedTool::Unknown) };
-        file_search::equip(knowledge, scope, asked).await
+        file_search::equip(knowledge, scope, request).await
     }
 
     async fn check_all(&self, scope: &Scope, tool: &BankTool) -> Result<(), BankFault> {
@@ -192,9 +192,9 @@ impl ToolProvider for ToolRegistry {
     fn equip<'a>(
         &'a self,
         scope: &'a Scope,
-        asked: Vec<ToolRequest>,
+        request: Vec<ToolRequest>,
     ) -> BoxFuture<'a, Result<Vec<ResolvedTool>, Fault>> {
-        Box::pin(self.equip_all(scope, asked))
+        Box::pin(self.equip_all(scope, request))
     }
 
     fn answer_check<'a>(&'a self, schema: &'a Json) -> BoxFuture<'a, Result<Arc<dyn AnswerCheck>, String>> {
@@ -233,10 +233,9 @@ impl fmt::Debug for ToolRegistry {
     }
 }
 
-/// The settings of a tool of the bank with every secret sealed anew, by the newest key; nothing when one of them cannot be
-/// opened.
+/// The settings of a bank tool with every secret resealed with the newest key; `None` if one of them cannot be opened.
 pub fn reseal_settings(seal: &dyn Seal, scope: &Scope, tool: &BankTool) -> Option<Json> {
-    sealing::anew(seal, &sealing::context(scope, tool), tool)
+    sealing::reseal(seal, &sealing::context(scope, tool), tool)
 }
 
 fn wrong(field: impl Into<String>, reason: impl Into<String>) -> BankFault {

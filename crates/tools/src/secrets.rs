@@ -4,16 +4,16 @@ use std::borrow::Cow;
 
 use secrecy::{ExposeSecret as _, SecretString};
 
-/// What is shorter would be found in texts that have nothing to do with it.
+/// A shorter secret would match unrelated text.
 const MIN_SECRET_BYTES: usize = 8;
 const HIDDEN: &str = "[redacted]";
 
-/// Secrets that are sent out and must not come back in words that a model or a person reads.
+/// Secrets that are sent to a service and must not be returned to a model or a user.
 #[derive(Default)]
 pub(crate) struct Secrets(Vec<SecretString>);
 
 impl Secrets {
-    /// Takes the value of a header: all of it, and what follows a scheme such as `Bearer`.
+    /// Adds the value of a header: all of it, and the part after a scheme such as `Bearer`.
     pub(crate) fn add(&mut self, header: &SecretString) {
         let whole = header.expose_secret();
         let credential = whole.split_once(' ').map(|(_, credential)| credential.trim());
@@ -21,7 +21,7 @@ impl Secrets {
         self.0.extend(parts.filter(|part| part.len() >= MIN_SECRET_BYTES).map(SecretString::from));
     }
 
-    /// `text` without them.
+    /// `text` without the secrets.
     pub(crate) fn hide<'a>(&self, text: &'a str) -> Cow<'a, str> {
         self.0.iter().fold(Cow::Borrowed(text), |text, secret| match text.contains(secret.expose_secret()) {
             true => Cow::Owned(text.replace(secret.expose_secret(), HIDDEN)),

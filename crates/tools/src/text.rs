@@ -5,7 +5,7 @@ pub(crate) fn printable(text: &str, chars: usize) -> String {
     let mut short = String::new();
     let mut left = chars;
     for piece in text.split(|character: char| character.is_whitespace() || character.is_control()) {
-        // Marks that change the direction of writing make a line read as something else.
+        // Direction marks make a line read as something else.
         let mut piece = piece.chars().filter(|character| !is_invisible(*character)).peekable();
         if piece.peek().is_none() {
             continue;
@@ -26,7 +26,7 @@ pub(crate) fn printable(text: &str, chars: usize) -> String {
     short
 }
 
-/// The beginning of `text`, of at most `bytes` bytes, cut between two characters.
+/// The beginning of `text`: at most `bytes` bytes, cut between two characters.
 pub(crate) fn beginning(text: &str, bytes: usize) -> &str {
     text.get(..text.floor_char_boundary(bytes)).unwrap_or_default()
 }

@@ -1,7 +1,7 @@
 //! JSON Schemas of tools: compiled once, within a budget, and checked before a tool runs.
 //!
-//! Schemas come from tenants and from other people's servers. What one may cost is settled before it is compiled
-//! (`budget`), patterns run on an engine without backtracking, and nothing is ever fetched to complete a schema.
+//! Schemas come from tenants and MCP servers. Their cost is computed before they are compiled (`budget`), patterns use
+//! an engine without backtracking, and references to other documents are never fetched.
 
 mod budget;
 mod cache;
@@ -16,16 +16,16 @@ use crate::text;
 
 pub use self::cache::Schemas;
 
-/// The longest name of a tool.
+/// The maximum length of a tool's name.
 const MAX_NAME_BYTES: usize = 64;
-/// What one pattern may take once it is compiled, and while it runs.
+/// The maximum memory of a compiled pattern, and while it runs.
 const MAX_PATTERN_BYTES: usize = 256 * 1024;
 const MAX_RUNNING_BYTES: usize = 128 * 1024;
-/// A model repairs what it is told about; it need not be told everything at once.
+/// The maximum number of reported errors: a model corrects these first and tries again.
 const MAX_FAULTS: usize = 5;
 const MAX_FAULT_CHARS: usize = 300;
 
-/// A compiled schema. Cheap to ask, any number of times.
+/// A compiled schema.
 #[derive(Debug)]
 pub struct Schema {
     validator: Validator,
@@ -33,7 +33,7 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// Compiles a schema, or says what is wrong with it. This may take milliseconds: see [`Schemas::get`].
+    /// Compiles a schema, or returns what is wrong with it. This may take milliseconds: see [`Schemas::get`].
     pub fn compile(schema: Raw<'_>) -> Result<Self, String> {
         if schema.shape() != Shape::Object {
             return Err(format!("a schema is an object, not {}", schema.shape().name()));
@@ -71,20 +71,20 @@ impl AnswerCheck for Schema {
 }
 
 impl Schema {
-    /// What is wrong with a value; nothing when it follows the schema.
+    /// Reports why a value does not follow the schema.
     fn faults(&self, value: &Value) -> Result<(), String> {
         self.cost.allows(value)?;
         if self.validator.is_valid(value) {
             return Ok(());
         }
-        let told = |fault: &jsonschema::ValidationError<'_>| {
+        let message = |fault: &jsonschema::ValidationError<'_>| {
             let reason = fault.masked_with("the value");
             text::printable(&located(fault.instance_path().as_str(), &reason), MAX_FAULT_CHARS)
         };
-        // Looking for every fault asks each part again and again, which a schema that meets itself multiplies.
-        let faults: Vec<String> = match self.cost.meets_itself() {
-            true => self.validator.validate(value).err().iter().map(told).collect(),
-            false => self.validator.iter_errors(value).take(MAX_FAULTS).map(|fault| told(&fault)).collect(),
+        // Collecting all errors evaluates each part repeatedly, which a recursive schema multiplies.
+        let faults: Vec<String> = match self.cost.is_recursive() {
+            true => self.validator.validate(value).err().iter().map(message).collect(),
+            false => self.validator.iter_errors(value).take(MAX_FAULTS).map(|fault| message(&fault)).collect(),
         };
         match faults.is_empty() {
             true => Ok(()),
@@ -93,7 +93,7 @@ impl Schema {
     }
 }
 
-/// Checks the name of a tool: what every upstream accepts.
+/// Checks a tool's name: only names that every upstream accepts.
 pub fn check_name(name: &str) -> Result<(), String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     match name.len() {

@@ -15,6 +15,7 @@ pub(super) fn tables(findings: &Findings) -> String {
     let (p50, p99) = findings.flush_ms;
     let _ = writeln!(text, "- flushing 4 KiB to this disk: p50 {p50:.2} ms, p99 {p99:.2} ms");
     text.push_str(&costs(&findings.engines));
+    text.push_str(&wires(&findings.engines));
     text.push_str(&latencies(&findings.engines));
     text.push_str(&chains(&findings.engines));
     text.push_str(&sizes(&findings.engines));
@@ -50,6 +51,32 @@ fn cost(text: &mut String, engine: &str, row: &CpuRow) {
         of(unstored),
         micros(stored.micros_per_request),
     );
+}
+
+fn wires(engines: &[StoredRows]) -> String {
+    let mut text = String::from(
+        "\n| CPU of a stored turn | µs on `/v1/responses` | µs on this wire | relative | target | met |\n| --- | --: | --: | --- | --- | --- |\n",
+    );
+    for rows in engines {
+        let Some((reference, others)) = rows.wires.cells.split_first() else { continue };
+        let missed: Vec<String> = rows.wires.missed().collect();
+        for cell in others {
+            let met = !missed.iter().any(|name| name.starts_with(cell.label));
+            let _ = writeln!(
+                text,
+                "| {}, {} | {} | {} | {} | {} | {} |",
+                cell.label,
+                rows.engine,
+                micros(reference.micros_per_request),
+                micros(cell.micros_per_request),
+                cell.ratio.map_or("–".to_owned(), ratio),
+                rows.wires.target.map_or("–".to_owned(), |target| format!("≤ {target}×")),
+                verdict(met),
+            );
+        }
+    }
+    text.push_str("\nEach turn of the assistant has a new user, each turn of the strict contract a new session.\n");
+    text
 }
 
 fn cell<'a>(row: &'a CpuRow, label: &str) -> Option<&'a CpuCell> {

@@ -63,10 +63,10 @@ pub(crate) async fn run(args: CheckArgs) -> anyhow::Result<ExitCode> {
 
 /// The status of the store in a word. An unreachable store is no fault of the configuration: it may be up later.
 async fn store_state(loaded: &mut LoadedConfig) -> (&'static str, Option<Arc<dyn Store>>) {
-    let (look, store) = storage::look(&loaded.config.store, loaded.config.pool).await;
+    let (look, store) = storage::inspect(&loaded.config.store, loaded.config.pool).await;
     let state = match look {
         StoreStatus::Absent => "absent",
-        StoreStatus::Behind { pending } => {
+        StoreStatus::Outdated { pending } => {
             loaded.warnings.push(format!("the store has {pending} pending migrations; the next start applies them"));
             "behind"
         }

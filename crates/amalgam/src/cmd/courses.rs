@@ -4,17 +4,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use amalgam_assistant::courses::{self, CourseFile, CourseFormat, RowFault};
 use amalgam_core::{
-    Operator, Store, search,
-    store::{Course, Imported, Within},
+    Operator, Store,
+    store::{Course, ImportCounts, Within},
 };
+use amalgam_knowledge::search;
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::cli::ConfigArgs;
 use crate::command_context::{CommandContext, now_ms};
-use crate::courses::{self, Contents, Format};
 use crate::progress::Progress;
 use crate::table::table;
 use crate::terminal::{print_json, print_stderr, print_stdout};
@@ -83,16 +84,16 @@ pub(crate) async fn run(args: CoursesArgs) -> anyhow::Result<ExitCode> {
 /// Invalid rows make the command fail even if the valid ones were imported, so that scripts notice them.
 async fn import(args: ImportArgs) -> anyhow::Result<ExitCode> {
     let shown = args.file.display();
-    let format = Format::of(&args.file).with_context(|| format!("{shown} is neither .csv nor .json"))?;
+    let format = CourseFormat::of(&args.file).with_context(|| format!("{shown} is neither .csv nor .json"))?;
     let bytes = fs::read(&args.file).with_context(|| format!("reading {shown}"))?;
     let contents = courses::read(&bytes, format);
-    let bad = contents.faults.len() + contents.untold;
+    let bad = contents.faults.len() + contents.omitted;
     let context = CommandContext::open(args.config).await?;
     if context.store.tenant(Operator::of_this_process(), args.tenant_id).await?.is_none() {
         bail!("there is no tenant {}", args.tenant_id);
     }
     let imported = match args.all_or_nothing && bad > 0 {
-        true => Imported::default(),
+        true => ImportCounts::default(),
         false => {
             let at_once = if args.all_or_nothing { usize::MAX } else { AT_ONCE };
             write(&*context.store, args.tenant_id, &contents.courses, at_once).await?
@@ -101,21 +102,21 @@ async fn import(args: ImportArgs) -> anyhow::Result<ExitCode> {
     match args.json {
         true => print_json(&as_json(&imported, &contents))?,
         false => {
-            tell_faults(&args.file, &contents);
+            print_faults(&args.file, &contents);
             if args.all_or_nothing && bad > 0 {
                 print_stderr("nothing was imported");
             }
-            let Imported { created, updated, unchanged } = imported;
+            let ImportCounts { created, updated, unchanged } = imported;
             print_stdout(format_args!("{created} created, {updated} updated, {unchanged} unchanged, {bad} bad"))?;
         }
     }
     Ok(if bad == 0 { ExitCode::SUCCESS } else { ExitCode::from(crate::FAILURE) })
 }
 
-async fn write(store: &dyn Store, tenant_id: i64, courses: &[Course], at_once: usize) -> anyhow::Result<Imported> {
+async fn write(store: &dyn Store, tenant_id: i64, courses: &[Course], at_once: usize) -> anyhow::Result<ImportCounts> {
     let within = Within::Named(Operator::of_this_process(), tenant_id);
     let mut progress = Progress::of("courses", courses.len());
-    let mut all = Imported::default();
+    let mut all = ImportCounts::default();
     for part in courses.chunks(at_once) {
         let imported = store.put_courses(within, part.to_vec(), now_ms()).await?;
         let imported = imported.with_context(|| format!("there is no tenant {tenant_id}"))?;
@@ -127,12 +128,12 @@ async fn write(store: &dyn Store, tenant_id: i64, courses: &[Course], at_once: u
     Ok(all)
 }
 
-fn tell_faults(file: &Path, contents: &Contents) {
+fn print_faults(file: &Path, contents: &CourseFile) {
     for fault in &contents.faults {
         print_stderr(format_args!("{}: {fault}", file.display()));
     }
-    if contents.untold > 0 {
-        print_stderr(format_args!("{}: and {} more", file.display(), contents.untold));
+    if contents.omitted > 0 {
+        print_stderr(format_args!("{}: and {} more", file.display(), contents.omitted));
     }
 }
 
@@ -176,13 +177,13 @@ fn shortened(title: &str) -> String {
     }
 }
 
-fn as_json(imported: &Imported, contents: &Contents) -> Value {
-    let fault = |fault: &courses::RowFault| json!({"line": fault.line, "reason": fault.reason});
+fn as_json(imported: &ImportCounts, contents: &CourseFile) -> Value {
+    let fault = |fault: &RowFault| json!({"line": fault.line, "reason": fault.reason});
     json!({
         "created": imported.created,
         "updated": imported.updated,
         "unchanged": imported.unchanged,
-        "bad": contents.faults.len() + contents.untold,
+        "bad": contents.faults.len() + contents.omitted,
         "faults": contents.faults.iter().map(fault).collect::<Vec<_>>(),
     })
 }

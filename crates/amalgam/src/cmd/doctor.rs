@@ -10,9 +10,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use amalgam_app::administration::keys::{SEALED_MEMORIES, memory_context};
 use amalgam_core::{Operator, Seal, Store};
 use amalgam_models::{Proxies, reach};
-use amalgam_server::{SEALED_MEMORIES, memory_context};
 use amalgam_store::{KeyRing, Sealer};
 use clap::Args;
 use secrecy::ExposeSecret as _;
@@ -22,7 +22,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 use crate::cli::ConfigArgs;
-use crate::config::{Choice as _, Config, Mcp, McpTransport, Sources, StoreUrl, Upstream};
+use crate::config::{Config, Mcp, McpTransport, Sources, StoreUrl, Upstream};
+use crate::default_model::DisplayedModel;
 use crate::storage::{self, StoreStatus};
 use crate::terminal::{print_json, print_stdout};
 use crate::wire_up::{self, SystemClock};
@@ -93,7 +94,7 @@ async fn examine(args: ConfigArgs) -> Vec<Finding> {
         findings.push(port(config.server.admin_listen).await);
     }
     findings.push(data_folder(&config.data));
-    let (look, store) = storage::look(&config.store, config.pool).await;
+    let (look, store) = storage::inspect(&config.store, config.pool).await;
     findings.extend(store_findings(&config.store, look));
     findings.push(master_key(&config, store.as_deref()).await);
     for upstream in &config.upstreams {
@@ -111,7 +112,7 @@ async fn door_models(config: &Config) -> Vec<Finding> {
     // Upstreams are only asked what they have, so that nothing is sealed.
     let seal: Arc<dyn Seal> = Arc::new(Sealer::new(&KeyRing::temporary()));
     let Ok(names) = wire_up::names(config, &seal, &SystemClock) else { return Vec::new() };
-    let model = names.door_model(config).await;
+    let model = DisplayedModel::of(config, &names).await;
     let finding = |check: &str| match (&model.upstream, &model.missing_key) {
         (Some(_), None) => Finding::ok(check, &model),
         (Some(_), Some(variable)) => {
@@ -195,7 +196,7 @@ fn store_findings(url: &StoreUrl, look: StoreStatus) -> Vec<Finding> {
     const CHECK: &str = "store";
     match look {
         StoreStatus::Absent => vec![Finding::ok(CHECK, format!("{url} will be set up at the first start"))],
-        StoreStatus::Behind { pending } => {
+        StoreStatus::Outdated { pending } => {
             let detail = format!("{url} has {pending} pending migrations");
             vec![Finding::warn(
                 CHECK,
@@ -250,11 +251,11 @@ async fn master_key(config: &Config, store: Option<&dyn Store>) -> Finding {
 
 async fn upstream_finding(upstream: &Upstream, proxies: &Proxies) -> Finding {
     let check = format!("upstream {}", upstream.name);
-    let kind = upstream.kind().name();
-    let Some(remote) = upstream.remote() else {
+    let kind = upstream.kind.name();
+    let Some(remote) = &upstream.remote else {
         return Finding::ok(&check, "built in");
     };
-    let proxy = proxies.on_the_way_to(&remote.base_url);
+    let proxy = proxies.for_upstream(&remote.base_url);
     let hint = match proxy {
         Some(_) => "check HTTP_PROXY and HTTPS_PROXY; NO_PROXY names the hosts that are reached without a proxy",
         None => way_to(&remote.base_url),

@@ -5,21 +5,21 @@ mod rotate;
 
 use std::process::ExitCode;
 
-use amalgam_core::{Operator, Rights, Store, store::KeyRecord};
-use amalgam_server::{KeyOrder, is_user, issue};
+use amalgam_app::administration::{
+    UnixSeconds, all_pages,
+    keys::{KeyOrder, KeyView, NewKeyView, is_user},
+};
+use amalgam_core::{FaultKind, Rights};
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use secrecy::ExposeSecret as _;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::cli::ConfigArgs;
-use crate::command_context::{CommandContext, now_ms};
+use crate::cli::StoreArgs;
+use crate::command_context::{CommandContext, now_ms, reworded};
 use crate::config::duration_from_text;
 use crate::table::{moment, table};
 use crate::terminal::{print_json, print_stderr, print_stdout};
-
-/// The page size for listing keys.
-const PAGE: usize = 200;
 
 #[derive(Debug, Args)]
 pub(crate) struct KeysArgs {
@@ -37,7 +37,7 @@ enum Action {
         #[arg(long, value_name = "ID", visible_alias = "company-id")]
         tenant: Option<i64>,
         #[command(flatten)]
-        common: Common,
+        common: StoreArgs,
     },
     /// Revoke a key
     Revoke {
@@ -45,12 +45,12 @@ enum Action {
         #[arg(value_name = "KEY_ID")]
         id: String,
         #[command(flatten)]
-        common: Common,
+        common: StoreArgs,
     },
     /// Add a master key and re-encrypt all sealed data with it
     RotateMaster {
         #[command(flatten)]
-        common: Common,
+        common: StoreArgs,
     },
 }
 
@@ -72,35 +72,27 @@ struct CreateArgs {
     #[arg(long, value_name = "DURATION")]
     expires: Option<String>,
     #[command(flatten)]
-    common: Common,
-}
-
-/// Arguments that all commands on keys share.
-#[derive(Debug, Args)]
-struct Common {
-    #[command(flatten)]
-    config: ConfigArgs,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    common: StoreArgs,
 }
 
 pub(crate) async fn run(args: KeysArgs) -> anyhow::Result<ExitCode> {
     match args.action {
         Action::Create(args) => create(args).await?,
         Action::List { tenant, common } => {
-            let keys = all(&*CommandContext::open_read_only(common.config).await?.store, tenant).await?;
+            let context = CommandContext::open_read_only(common.config).await?;
+            let (scope, administration) = (context.operator(), context.administration());
+            let keys = all_pages(async |page| administration.keys(&scope, tenant, &page).await).await?;
             match common.json {
-                true => print_json(&json!({"object": "list", "data": keys.iter().map(as_json).collect::<Vec<_>>()}))?,
+                true => print_json(&json!({"object": "list", "data": keys}))?,
                 false => print_stdout(as_table(&keys))?,
             }
         }
         Action::Revoke { id, common } => {
             let context = CommandContext::open(common.config).await?;
-            let revoked = context.store.revoke_key(Operator::of_this_process(), None, &id, now_ms()).await?;
-            let key = revoked.with_context(|| format!("there is no key {id}"))?;
+            let revoked = context.administration().revoke_key(&context.operator(), None, &id).await;
+            let key = reworded(revoked, FaultKind::NotFound, || format!("there is no key {id}"))?;
             match common.json {
-                true => print_json(&as_json(&key))?,
+                true => print_json(&json!(key))?,
                 false => print_stdout(format_args!("{id} is revoked; running servers refuse it within 5 seconds"))?,
             }
         }
@@ -125,12 +117,10 @@ async fn create(args: CreateArgs) -> anyhow::Result<()> {
     let context = CommandContext::open(args.common.config).await?;
     let order = KeyOrder { tenant_id: args.tenant, rights, user: args.user, label: args.label, expires_at_ms };
     let pepper = context.pepper().await?;
-    let issued = issue(&*context.store, &pepper, Operator::of_this_process(), order, now_ms).await?;
-    let issued = issued.with_context(|| format!("there is no tenant {}", args.tenant))?;
+    let issued = context.administration().create_key(&pepper, order).await;
+    let issued = reworded(issued, FaultKind::NotFound, || format!("there is no tenant {}", args.tenant))?;
     if args.common.json {
-        let mut key = as_json(&issued.record);
-        key["key"] = json!(issued.key.expose_secret());
-        return Ok(print_json(&key)?);
+        return Ok(print_json(&json!(NewKeyView::from(issued)))?);
     }
     // Alone on standard output, for scripts; the rest is for people.
     print_stdout(issued.key.expose_secret())?;
@@ -144,19 +134,6 @@ async fn create(args: CreateArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn all(store: &dyn Store, tenant_id: Option<i64>) -> anyhow::Result<Vec<KeyRecord>> {
-    let mut keys: Vec<KeyRecord> = Vec::new();
-    loop {
-        let after = keys.last().map(|key| key.id.clone());
-        let page = store.keys(Operator::of_this_process(), tenant_id, after.as_deref(), PAGE).await?;
-        let last = page.len() < PAGE;
-        keys.extend(page);
-        if last {
-            return Ok(keys);
-        }
-    }
-}
-
 fn right(text: &str) -> Result<Rights, String> {
     Rights::named(text).ok_or_else(|| Rights::all_names().collect::<Vec<_>>().join(", "))
 }
@@ -167,39 +144,23 @@ fn expiry(text: &str, now_ms: u64) -> anyhow::Result<u64> {
     Ok(now_ms.saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)))
 }
 
-fn as_table(keys: &[KeyRecord]) -> String {
-    let row = |key: &KeyRecord| {
+fn as_table(keys: &[KeyView]) -> String {
+    let row = |KeyView { id, fields, .. }: &KeyView| {
         let dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+        let time = |at: Option<UnixSeconds>| moment(at.map(UnixSeconds::to_ms));
         [
-            key.id.clone(),
-            key.tenant_id.to_string(),
-            format!("{}…", key.prefix),
-            key.rights.names().collect::<Vec<_>>().join(","),
-            dash(&key.user),
-            dash(&key.label),
-            moment(Some(key.created_at_ms)),
-            moment(key.expires_at_ms),
-            moment(key.last_used_at_ms),
-            moment(key.revoked_at_ms),
+            id.clone(),
+            fields.tenant_id.to_string(),
+            format!("{}…", fields.prefix),
+            fields.scopes.0.names().collect::<Vec<_>>().join(","),
+            dash(&fields.user),
+            dash(&fields.label),
+            time(Some(fields.created_at)),
+            time(fields.expires_at),
+            time(fields.last_used_at),
+            time(fields.revoked_at),
         ]
     };
     let headings = ["id", "tenant", "key", "scopes", "user", "label", "created", "expires", "last used", "revoked"];
     table(headings, &keys.iter().map(row).collect::<Vec<_>>())
-}
-
-fn as_json(key: &KeyRecord) -> Value {
-    let seconds = |at_ms: Option<u64>| at_ms.map(|at_ms| at_ms / 1000);
-    json!({
-        "id": key.id,
-        "object": "api_key",
-        "tenant_id": key.tenant_id,
-        "prefix": key.prefix,
-        "label": key.label,
-        "scopes": key.rights.names().collect::<Vec<_>>(),
-        "user": key.user,
-        "created_at": key.created_at_ms / 1000,
-        "expires_at": seconds(key.expires_at_ms),
-        "revoked_at": seconds(key.revoked_at_ms),
-        "last_used_at": seconds(key.last_used_at_ms),
-    })
 }

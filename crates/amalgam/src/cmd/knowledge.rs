@@ -5,25 +5,24 @@ mod search;
 
 use std::process::ExitCode;
 
-use amalgam_app::knowledge::Forgetting;
-use amalgam_core::{
-    Operator, Store,
-    store::{Collection, DocumentListing, DocumentRecord, Within},
+use amalgam_app::{
+    administration::{
+        all_pages,
+        knowledge::{CollectionView, DocumentView},
+    },
+    knowledge::{DocumentDeletion, WriteThrottle},
 };
-use amalgam_server::{show_collection, show_document};
+use amalgam_core::{FaultKind, Operator, Scope, Store, store::Within};
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
 use crate::cli::ConfigArgs;
-use crate::command_context::{CommandContext, now_ms};
-use crate::knowledge::WriteThrottle;
+use crate::command_context::{CommandContext, now_ms, reworded};
+use crate::config::StoreUrl;
 use crate::progress::Progress;
 use crate::table::{moment, table};
 use crate::terminal::{print_json, print_list, print_stdout};
-
-/// The page size for listing documents.
-const PAGE: usize = 500;
 
 #[derive(Debug, Args)]
 pub(crate) struct KnowledgeArgs {
@@ -117,25 +116,45 @@ impl KnowledgeContext {
         Within::Named(Operator::of_this_process(), self.tenant_id)
     }
 
-    async fn collection(&self, name: &str) -> anyhow::Result<Option<Collection>> {
+    /// Pauses for a server that may write to the same file.
+    fn throttle(&self) -> WriteThrottle {
+        match self.command.config.store {
+            StoreUrl::Sqlite(_) => WriteThrottle::of_shared_file(),
+            StoreUrl::Postgres(_) => WriteThrottle::none(),
+        }
+    }
+
+    async fn administrator(&self) -> anyhow::Result<Scope> {
+        self.command.administrator(self.tenant_id).await
+    }
+
+    async fn collection(&self, name: &str) -> anyhow::Result<CollectionView> {
+        let found = self.command.administration().collection(&self.administrator().await?, name).await;
+        reworded(found, FaultKind::NotFound, || format!("there is no collection {name}"))
+    }
+
+    /// The embedding model of a collection, which may not exist yet.
+    async fn embedding_model(&self, name: &str) -> anyhow::Result<Option<String>> {
         let collections = self.store().collections_within(self.within()).await?;
-        Ok(collections.into_iter().find(|collection| collection.name == name))
+        let found = collections.into_iter().find(|collection| collection.name == name);
+        Ok(found.and_then(|collection| collection.embedding_model))
     }
 }
 
 async fn list(place: KnowledgeTarget) -> anyhow::Result<ExitCode> {
     let context = KnowledgeContext::open(place.tenant_id, CommandContext::open_read_only(place.config).await?).await?;
-    let collections = context.store().collections_within(context.within()).await?;
+    let (scope, administration) = (context.administrator().await?, context.command.administration());
+    let collections = all_pages(async |page| administration.collections(&scope, &page).await).await?;
     match place.json {
-        true => print_list(collections.iter().map(show_collection))?,
+        true => print_list(&collections)?,
         false => {
-            let row = |one: &Collection| {
+            let row = |one: &CollectionView| {
                 [
                     one.name.clone(),
                     one.documents.to_string(),
                     one.chunks.to_string(),
                     one.embedding_model.clone().unwrap_or_else(|| "-".to_owned()),
-                    moment(Some(one.updated_at_ms)),
+                    moment(Some(one.updated_at.to_ms())),
                 ]
             };
             let headings = ["collection", "documents", "chunks", "embeddings", "updated"];
@@ -147,25 +166,15 @@ async fn list(place: KnowledgeTarget) -> anyhow::Result<ExitCode> {
 
 async fn documents(collection: &str, place: KnowledgeTarget) -> anyhow::Result<ExitCode> {
     let context = KnowledgeContext::open(place.tenant_id, CommandContext::open_read_only(place.config).await?).await?;
-    context.collection(collection).await?.with_context(|| no_such(collection))?;
-    let mut documents: Vec<DocumentRecord> = Vec::new();
-    loop {
-        let after = documents.last().map(|document| (document.source.clone(), document.path.clone()));
-        let after = after.as_ref().map(|(source, path)| (source.as_str(), path.as_str()));
-        let listing = DocumentListing { source: None, after, limit: PAGE };
-        let page = context.store().documents_within(context.within(), collection, listing).await?;
-        let last = page.len() < PAGE;
-        documents.extend(page);
-        if last {
-            break;
-        }
-    }
+    context.collection(collection).await?;
+    let (scope, administration) = (context.administrator().await?, context.command.administration());
+    let documents = all_pages(async |page| administration.documents(&scope, collection, None, &page).await).await?;
     match place.json {
-        true => print_list(documents.iter().map(show_document))?,
+        true => print_list(&documents)?,
         false => {
-            let row = |one: &DocumentRecord| {
+            let row = |one: &DocumentView| {
                 let (source, path, language) = (one.source.clone(), one.path.clone(), one.language.clone());
-                [source, path, language, one.chunks.to_string(), moment(Some(one.updated_at_ms))]
+                [source, path, language, one.chunks.to_string(), moment(Some(one.updated_at.to_ms()))]
             };
             let headings = ["source", "path", "language", "chunks", "updated"];
             print_stdout(table(headings, &documents.iter().map(row).collect::<Vec<_>>()))?;
@@ -177,12 +186,12 @@ async fn documents(collection: &str, place: KnowledgeTarget) -> anyhow::Result<E
 async fn delete(args: DeleteArgs) -> anyhow::Result<ExitCode> {
     let DeleteArgs { collection, source, place } = args;
     let context = KnowledgeContext::open(place.tenant_id, CommandContext::open(place.config).await?).await?;
-    let known = context.collection(&collection).await?.with_context(|| no_such(&collection))?;
+    let known = context.collection(&collection).await?;
     let mut progress = Progress::of("documents", usize::try_from(known.documents).unwrap_or(usize::MAX));
-    let mut throttle = WriteThrottle::on(&context.command.config.store);
-    let mut forgetting = Forgetting::of(&collection, source.as_deref());
+    let mut throttle = context.throttle();
+    let mut deletion = DocumentDeletion::of(&collection, source.as_deref());
     let mut deleted = 0;
-    while let Some(more) = throttle.write(forgetting.go_on(context.store(), context.within(), now_ms())).await? {
+    while let Some(more) = throttle.write(deletion.delete_batch(context.store(), context.within(), now_ms())).await? {
         deleted += more;
         progress.add(usize::try_from(more).unwrap_or(usize::MAX));
     }
@@ -195,8 +204,4 @@ async fn delete(args: DeleteArgs) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn no_such(collection: &str) -> String {
-    format!("there is no collection {collection}")
 }

@@ -3,8 +3,7 @@
 use std::io::{self, BufRead as _, IsTerminal as _};
 use std::process::ExitCode;
 
-use amalgam_core::{Operator, Store, store::Reset};
-use amalgam_server::SEALED_MEMORIES;
+use amalgam_core::{Operator, store::Reset};
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 use serde_json::json;
@@ -78,7 +77,7 @@ pub(crate) async fn run(args: ResetArgs) -> anyhow::Result<ExitCode> {
     match args.what {
         What::Runtime => context.store.reset(operator, Reset::Runtime(args.tenant.clone())).await?,
         What::All => context.store.reset(operator, Reset::Assistants(args.tenant.clone())).await?,
-        What::Everything => everything(&*context.store, operator).await?,
+        What::Everything => context.administration().reset_everything(operator).await?,
     }
     let what = args.what.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
     match (args.json, args.what) {
@@ -92,19 +91,6 @@ pub(crate) async fn run(args: ResetArgs) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Running servers hold the pepper of keys in memory; without it in the store, a new server would create another.
-async fn everything(store: &dyn Store, operator: Operator) -> anyhow::Result<()> {
-    let mut memories = Vec::new();
-    for name in SEALED_MEMORIES {
-        memories.extend(store.remembered(operator, name).await?.map(|text| (name, text)));
-    }
-    store.reset(operator, Reset::Everything).await?;
-    for (name, text) in memories {
-        store.remember(operator, name, &text, true).await?;
-    }
-    Ok(())
 }
 
 /// Whether the operator has confirmed: by `--yes`, by `--confirm NAME`, or at the prompt.

@@ -4,22 +4,21 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use amalgam_core::{
-    Operator, Seal, Store,
-    assistant::{
-        catalog::{PROFILES, TOOLS, ToolSeed},
-        settings::Fill,
-    },
+use amalgam_app::administration::seeding::SeedOutcome;
+use amalgam_assistant::{
+    catalog::{PROFILES, TOOLS, ToolSeed, config_seed},
+    settings::Fill,
 };
-use anyhow::{Context as _, bail};
+use amalgam_core::{Fault, FaultKind, Operator, Seal};
+use anyhow::bail;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::cli::ConfigArgs;
+use crate::cli::StoreArgs;
 use crate::cmd::tenants;
-use crate::command_context::{CommandContext, now_ms};
+use crate::command_context::{CommandContext, reworded};
+use crate::default_model::DisplayedModel;
 use crate::progress::Progress;
-use crate::seeding::{self, Outcome};
 use crate::table::table;
 use crate::terminal::{print_json, print_stdout};
 use crate::wire_up::{self, SystemClock};
@@ -49,7 +48,7 @@ pub(crate) struct SeedToolsArgs {
     #[arg(long, value_name = "NAME")]
     tool: Vec<String>,
     #[command(flatten)]
-    common: Common,
+    common: StoreArgs,
 }
 
 #[derive(Debug, Args)]
@@ -57,7 +56,7 @@ pub(crate) struct SeedProfilesArgs {
     #[command(flatten)]
     targets: Targets,
     #[command(flatten)]
-    common: Common,
+    common: StoreArgs,
 }
 
 #[derive(Debug, Args)]
@@ -68,7 +67,7 @@ pub(crate) struct SeedConfigsArgs {
     #[arg(long)]
     overwrite: bool,
     #[command(flatten)]
-    common: Common,
+    common: StoreArgs,
 }
 
 /// The tenants that a command applies to.
@@ -81,15 +80,6 @@ struct Targets {
     /// All tenants
     #[arg(long, visible_alias = "all-companies")]
     all_tenants: bool,
-}
-
-#[derive(Debug, Args)]
-struct Common {
-    #[command(flatten)]
-    config: ConfigArgs,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 pub(crate) async fn run(args: SeedArgs) -> anyhow::Result<ExitCode> {
@@ -113,7 +103,7 @@ pub(crate) async fn tools(args: SeedToolsArgs) -> anyhow::Result<ExitCode> {
     }
     let chosen = chosen(&args.tool)?;
     let context = CommandContext::open(args.common.config).await?;
-    let seeded = put_tools(&*context.store, &chosen).await?;
+    let seeded = put_tools(&context, &chosen).await?;
     match args.common.json {
         true => print_json(&json!({"object": "list", "data": tools_as_json(&seeded)}))?,
         false => {
@@ -127,16 +117,16 @@ pub(crate) async fn tools(args: SeedToolsArgs) -> anyhow::Result<ExitCode> {
 
 pub(crate) async fn profiles(args: SeedProfilesArgs) -> anyhow::Result<ExitCode> {
     let context = CommandContext::open(args.common.config).await?;
-    let targets = targets(&*context.store, args.targets).await?;
-    let tools = put_tools(&*context.store, &TOOLS).await?;
+    let targets = targets(&context, args.targets).await?;
+    let tools = put_tools(&context, &TOOLS).await?;
     let mut rows: Vec<[String; 4]> = Vec::new();
     let mut report: Vec<Value> = Vec::new();
     let mut progress = Progress::of("tenants", targets.len());
     for tenant_id in targets {
         let mut seeded = Vec::new();
         for seed in PROFILES {
-            let kept = seeding::profile(&*context.store, tenant_id, seed, now_ms()).await?;
-            let (outcome, profile) = kept.with_context(|| format!("there is no tenant {tenant_id}"))?;
+            let seeded_profile = context.administration().seed_profile(tenant_id, seed).await;
+            let (outcome, profile) = found(seeded_profile, tenant_id)?;
             rows.push([
                 tenant_id.to_string(),
                 profile.slug.clone(),
@@ -158,20 +148,19 @@ pub(crate) async fn profiles(args: SeedProfilesArgs) -> anyhow::Result<ExitCode>
 
 pub(crate) async fn configs(args: SeedConfigsArgs) -> anyhow::Result<ExitCode> {
     let context = CommandContext::open(args.common.config).await?;
-    let targets = targets(&*context.store, args.targets).await?;
-    let mut values = seeding::config_values(&context.config);
+    let targets = targets(&context, args.targets).await?;
+    let mut values = config_seed(&context.config.assistant);
     if values.model.is_none() {
         let seal: Arc<dyn Seal> = Arc::new(wire_up::existing_sealer(&context.config)?);
         let names = wire_up::names(&context.config, &seal, &SystemClock)?;
-        values.model = Some(names.door_model(&context.config).await.model).filter(|model| !model.is_empty());
+        values.model = Some(DisplayedModel::of(&context.config, &names).await.model).filter(|model| !model.is_empty());
     }
     let fill = if args.overwrite { Fill::Overwrite } else { Fill::Empty };
     let mut rows: Vec<[String; 2]> = Vec::new();
     let mut report: Vec<Value> = Vec::new();
     let mut progress = Progress::of("tenants", targets.len());
     for tenant_id in targets {
-        let changed = seeding::settings_of(&*context.store, tenant_id, &values, fill, now_ms()).await?;
-        let changed = changed.with_context(|| format!("there is no tenant {tenant_id}"))?;
+        let changed = found(context.administration().fill_settings(tenant_id, &values, fill).await, tenant_id)?;
         let names = if changed.is_empty() { "nothing".to_owned() } else { changed.join(", ") };
         rows.push([tenant_id.to_string(), names]);
         report.push(json!({"tenant_id": tenant_id, "changed": changed}));
@@ -185,6 +174,10 @@ pub(crate) async fn configs(args: SeedConfigsArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn found<T>(result: Result<T, Fault>, tenant_id: i64) -> anyhow::Result<T> {
+    reworded(result, FaultKind::NotFound, || format!("there is no tenant {tenant_id}"))
+}
+
 /// The tools of these names, each once; all of them where none is named.
 fn chosen(names: &[String]) -> anyhow::Result<Vec<ToolSeed>> {
     let unknown: Vec<&str> = names.iter().map(String::as_str).filter(|name| ToolSeed::named(name).is_none()).collect();
@@ -196,25 +189,25 @@ fn chosen(names: &[String]) -> anyhow::Result<Vec<ToolSeed>> {
     Ok(TOOLS.into_iter().filter(is_meant).collect())
 }
 
-async fn put_tools(store: &dyn Store, seeds: &[ToolSeed]) -> anyhow::Result<Vec<(&'static str, Outcome)>> {
+async fn put_tools(context: &CommandContext, seeds: &[ToolSeed]) -> anyhow::Result<Vec<(&'static str, SeedOutcome)>> {
     let mut seeded = Vec::new();
     for seed in seeds {
-        seeded.push((seed.name, seeding::tool(store, *seed, now_ms()).await?));
+        seeded.push((seed.name, context.administration().seed_tool(*seed).await?));
     }
     Ok(seeded)
 }
 
 /// The tenants that are meant, each once, all of which exist.
-async fn targets(store: &dyn Store, targets: Targets) -> anyhow::Result<Vec<i64>> {
+async fn targets(context: &CommandContext, targets: Targets) -> anyhow::Result<Vec<i64>> {
     if targets.all_tenants {
-        return Ok(tenants::all(store).await?.iter().map(|tenant| tenant.id).collect());
+        return Ok(tenants::all(context.administration()).await?.iter().map(|tenant| tenant.id).collect());
     }
     let mut ids = targets.tenant_id;
     ids.sort_unstable();
     ids.dedup();
     let mut unknown = Vec::new();
     for id in &ids {
-        if store.tenant(Operator::of_this_process(), *id).await?.is_none() {
+        if context.store.tenant(Operator::of_this_process(), *id).await?.is_none() {
             unknown.push(id.to_string());
         }
     }
@@ -224,7 +217,7 @@ async fn targets(store: &dyn Store, targets: Targets) -> anyhow::Result<Vec<i64>
     }
 }
 
-fn tools_as_json(seeded: &[(&str, Outcome)]) -> Vec<Value> {
+fn tools_as_json(seeded: &[(&str, SeedOutcome)]) -> Vec<Value> {
     seeded.iter().map(|(name, outcome)| json!({"name": name, "outcome": outcome.name()})).collect()
 }
 

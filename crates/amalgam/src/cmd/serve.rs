@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use amalgam_app::turns::QueueRunner;
 use amalgam_engine::Runner;
-use amalgam_server::{DrainReport, Entrance, ListenerConfig};
+use amalgam_server::{AuthenticatedRouter, DrainReport, ListenerConfig};
 use anyhow::Context as _;
 use clap::Args;
 use secrecy::ExposeSecret as _;
@@ -18,6 +18,7 @@ use tracing::{info, warn};
 
 use crate::cli::ConfigArgs;
 use crate::config::{Config, LoadedConfig, Sources};
+use crate::default_model::DisplayedModel;
 use crate::logs;
 use crate::terminal::print_stdout;
 use crate::wire_up::{self, AssembledServer};
@@ -43,9 +44,9 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     // Links in answers name the port, which may be any free one.
     let main = Door::bind(config.server.listen)?;
     let AssembledServer { app, names, engine, admission, auth, tools, life, first_key } =
-        wire_up::join(&config, main.bound).await?;
+        wire_up::assemble(&config, main.bound).await?;
     let runner = Arc::new(QueueRunner::new(app.application()));
-    engine.be_born(life).await.context("registering this process in the store")?;
+    engine.register_process(life).await.context("registering this process in the store")?;
     // Where other machines come in, the administration has a door of its own.
     let admin = match config.is_local() {
         true => None,
@@ -79,30 +80,31 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         match admin {
             None => main.serve(amalgam_server::router(Arc::clone(&app)), listener(), stop.clone()).await,
             Some(admin) => {
-                let doors = main.serve(amalgam_server::doors(Arc::clone(&app)), listener(), stop.clone());
+                let wires =
+                    main.serve(amalgam_server::without_administration(Arc::clone(&app)), listener(), stop.clone());
                 let admin = admin.serve(amalgam_server::administration(Arc::clone(&app)), listener(), stop.clone());
-                tokio::join!(doors, admin).0
+                tokio::join!(wires, admin).0
             }
         }
     };
     // Turns whose caller has left have as long as those whose caller waits.
     let working = async {
         let report = serving.await;
-        engine.rest().await;
+        engine.wait_for_tasks().await;
         report
     };
     // An upstream may have to be asked what it has, which must not hold up the start.
     let announced = async {
-        let model = names.door_model(&config).await;
-        let doors = "the assistant (/api/v2/ai-agent) and execute (/api/agent) doors";
+        let model = DisplayedModel::of(&config, &names).await;
+        let wires = "the assistant (/api/v2/ai-agent) and execute (/api/agent) doors";
         match (&model.upstream, &model.missing_key) {
-            (Some(_), None) => info!("{doors} use {model}, unless a tenant or profile names another"),
-            (Some(_), Some(variable)) => warn!("{doors} use {model}, whose key {variable} is not set"),
-            (None, _) => warn!("{doors} have {model}; set `[assistant] model`"),
+            (Some(_), None) => info!("{wires} use {model}, unless a tenant or profile names another"),
+            (Some(_), Some(variable)) => warn!("{wires} use {model}, whose key {variable} is not set"),
+            (None, _) => warn!("{wires} have {model}; set `[assistant] model`"),
         }
     };
     let life = async {
-        tokio::join!(engine.housekeep(life, Arc::clone(&runner) as Arc<dyn Runner>), auth.keep_books(), announced)
+        tokio::join!(engine.housekeep(life, Arc::clone(&runner) as Arc<dyn Runner>), auth.write_last_used(), announced)
     };
     // Only the work ends; the others go on for as long as it does.
     let report = tokio::select! {
@@ -110,8 +112,8 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         () = signal => None,
         _ = life => return Ok(()),
     };
-    engine.die(FAREWELL).await;
-    tokio::join!(tools.close(), auth.close_books());
+    engine.shut_down(FAREWELL).await;
+    tokio::join!(tools.close(), auth.flush_last_used());
     match report {
         Some(report) => info!(finished = report.finished, dropped = report.dropped, "stopped after {:?}", report.took),
         None => warn!("stopped before everything was written down"),
@@ -132,12 +134,17 @@ impl Door {
         Ok(Self { listener, bound })
     }
 
-    async fn serve(self, entrance: Entrance, config: ListenerConfig, mut stop: watch::Receiver<bool>) -> DrainReport {
+    async fn serve(
+        self,
+        router: AuthenticatedRouter,
+        config: ListenerConfig,
+        mut stop: watch::Receiver<bool>,
+    ) -> DrainReport {
         let shutdown = async move {
             // The sender lives for as long as this is waited for.
             let _ = stop.wait_for(|stop| *stop).await;
         };
-        amalgam_server::serve(self.listener, entrance, config, shutdown).await
+        amalgam_server::serve(self.listener, router, config, shutdown).await
     }
 }
 

@@ -2,21 +2,19 @@
 
 use std::process::ExitCode;
 
-use amalgam_core::{
-    Operator, Store, TenantState,
-    store::{TenantChange, TenantRecord},
+use amalgam_app::administration::{
+    Administration, all_pages,
+    tenants::{TenantView, is_tenant_name},
 };
+use amalgam_core::{Fault, FaultKind, Operator, TenantState, store::TenantChange};
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::cli::ConfigArgs;
-use crate::command_context::{CommandContext, now_ms};
+use crate::cli::StoreArgs;
+use crate::command_context::{CommandContext, reworded};
 use crate::table::{moment, table};
 use crate::terminal::{print_json, print_stdout};
-
-/// The page size for listing tenants.
-const PAGE: usize = 200;
 
 #[derive(Debug, Args)]
 pub(crate) struct TenantsArgs {
@@ -38,12 +36,12 @@ enum Action {
         #[arg(long, value_parser = state, default_value = "stored")]
         state: TenantState,
         #[command(flatten)]
-        common: Common,
+        common: StoreArgs,
     },
     /// List all tenants
     List {
         #[command(flatten)]
-        common: Common,
+        common: StoreArgs,
     },
     /// Change a tenant: ai_agent_enabled=true|false, state=stored|stateless, name=NAME
     Set {
@@ -53,18 +51,8 @@ enum Action {
         #[arg(required = true, value_name = "NAME=VALUE")]
         settings: Vec<String>,
         #[command(flatten)]
-        common: Common,
+        common: StoreArgs,
     },
-}
-
-/// Arguments that all commands on tenants share.
-#[derive(Debug, Args)]
-struct Common {
-    #[command(flatten)]
-    config: ConfigArgs,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 pub(crate) async fn run(args: TenantsArgs) -> anyhow::Result<ExitCode> {
@@ -73,41 +61,31 @@ pub(crate) async fn run(args: TenantsArgs) -> anyhow::Result<ExitCode> {
         Action::Create { name, id, state, common } => {
             let name = checked_name(&name)?;
             let context = CommandContext::open(common.config).await?;
-            let created = context.store.create_tenant(operator, id, name, state, now_ms()).await?;
-            let tenant = created.with_context(|| format!("there is a tenant {} already", id.unwrap_or_default()))?;
+            let created = context.administration().create_tenant(operator, id, name, state).await;
+            let taken = || format!("there is a tenant {} already", id.unwrap_or_default());
+            let tenant = reworded(created, FaultKind::Conflict, taken)?;
             show(&tenant, common.json)?;
         }
         Action::List { common } => {
-            let tenants = all(&*CommandContext::open_read_only(common.config).await?.store).await?;
+            let tenants = all(CommandContext::open_read_only(common.config).await?.administration()).await?;
             match common.json {
-                true => {
-                    print_json(&json!({"object": "list", "data": tenants.iter().map(as_json).collect::<Vec<_>>()}))?
-                }
+                true => print_json(&json!({"object": "list", "data": tenants}))?,
                 false => print_stdout(as_table(&tenants))?,
             }
         }
         Action::Set { id, settings, common } => {
             let change = change(&settings)?;
             let context = CommandContext::open(common.config).await?;
-            let changed = context.store.change_tenant(operator, id, change).await?;
-            show(&changed.with_context(|| format!("there is no tenant {id}"))?, common.json)?;
+            let changed = context.administration().change_tenant(operator, id, change).await;
+            show(&reworded(changed, FaultKind::NotFound, || format!("there is no tenant {id}"))?, common.json)?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// All tenants, ordered by id.
-pub(super) async fn all(store: &dyn Store) -> anyhow::Result<Vec<TenantRecord>> {
-    let mut tenants: Vec<TenantRecord> = Vec::new();
-    loop {
-        let after = tenants.last().map(|tenant| tenant.id);
-        let page = store.tenants(Operator::of_this_process(), after, PAGE).await?;
-        let last = page.len() < PAGE;
-        tenants.extend(page);
-        if last {
-            return Ok(tenants);
-        }
-    }
+pub(super) async fn all(administration: Administration<'_>) -> Result<Vec<TenantView>, Fault> {
+    all_pages(async |page| administration.tenants(Operator::of_this_process(), &page).await).await
 }
 
 fn state(text: &str) -> Result<TenantState, String> {
@@ -115,7 +93,7 @@ fn state(text: &str) -> Result<TenantState, String> {
 }
 
 fn checked_name(name: &str) -> anyhow::Result<&str> {
-    if name.trim().is_empty() || name.chars().count() > 200 || name.chars().any(char::is_control) {
+    if !is_tenant_name(name) {
         bail!("a name has 1 to 200 printable characters");
     }
     Ok(name)
@@ -137,34 +115,23 @@ fn change(settings: &[String]) -> anyhow::Result<TenantChange> {
     Ok(change)
 }
 
-fn show(tenant: &TenantRecord, as_data: bool) -> std::io::Result<()> {
+fn show(tenant: &TenantView, as_data: bool) -> std::io::Result<()> {
     match as_data {
-        true => print_json(&as_json(tenant)),
+        true => print_json(&json!(tenant)),
         false => print_stdout(as_table(std::slice::from_ref(tenant))),
     }
 }
 
-fn as_table(tenants: &[TenantRecord]) -> String {
-    let row = |tenant: &TenantRecord| {
+fn as_table(tenants: &[TenantView]) -> String {
+    let row = |tenant: &TenantView| {
         let assistant = if tenant.ai_agent_enabled { "on" } else { "off" };
         [
             tenant.id.to_string(),
             tenant.name.clone(),
-            tenant.state.name().to_owned(),
+            tenant.state.0.name().to_owned(),
             assistant.to_owned(),
-            moment(Some(tenant.created_at_ms)),
+            moment(Some(tenant.created_at.to_ms())),
         ]
     };
     table(["id", "name", "state", "ai agent", "created"], &tenants.iter().map(row).collect::<Vec<_>>())
-}
-
-fn as_json(tenant: &TenantRecord) -> Value {
-    json!({
-        "id": tenant.id,
-        "object": "tenant",
-        "name": tenant.name,
-        "state": tenant.state.name(),
-        "ai_agent_enabled": tenant.ai_agent_enabled,
-        "created_at": tenant.created_at_ms / 1000,
-    })
 }

@@ -4,8 +4,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use amalgam_core::{Clock, Scope, Seal, duration_to_text, store::BankTool};
-use amalgam_server::{BankScope, ToolBank};
+use amalgam_app::administration::{
+    all_pages,
+    tool_bank::{BankScope, ToolBank, ToolView},
+};
+use amalgam_core::{Clock, Scope, Seal, duration_to_text};
 use amalgam_store::Sealer;
 use amalgam_tools::ToolRegistry;
 use clap::{Args, Subcommand};
@@ -14,11 +17,8 @@ use serde_json::json;
 use crate::cli::ConfigArgs;
 use crate::command_context::{CommandContext, now_ms, read_text};
 use crate::table::{moment, table};
-use crate::terminal::{print_json, print_json_text, print_list, print_stderr, print_stdout};
+use crate::terminal::{print_json, print_json_text, print_list, print_object, print_stderr, print_stdout};
 use crate::wire_up::{self, SystemClock};
-
-/// The page size for listing tools.
-const PAGE: usize = 200;
 
 #[derive(Debug, Args)]
 pub(crate) struct ToolsArgs {
@@ -107,8 +107,7 @@ pub(crate) async fn run(args: ToolsArgs) -> anyhow::Result<ExitCode> {
         }
         Action::Show { name, place } => {
             let (context, _) = BankContext::look(place).await?;
-            let tool = context.bank().tool(&context.scope, context.whose, &name).await?;
-            print_json_text(context.bank().show(&tool).raw().text())?;
+            print_object(&context.bank().tool(&context.scope, context.whose, &name).await?)?;
             Ok(ExitCode::SUCCESS)
         }
         Action::Put { file, place } => {
@@ -127,10 +126,7 @@ pub(crate) async fn run(args: ToolsArgs) -> anyhow::Result<ExitCode> {
         }
         Action::Statistics { name, since, place } => {
             let (context, _) = BankContext::look(place).await?;
-            let bank = context.bank();
-            let tool = bank.tool(&context.scope, context.whose, &name).await?;
-            let found = bank.statistics(&context.scope, &tool, since.saturating_mul(1000)).await?;
-            print_json_text(found.raw().text())?;
+            print_object(&context.bank().statistics(&context.scope, context.whose, &name, since).await?)?;
             Ok(ExitCode::SUCCESS)
         }
         Action::Try { name, arguments, place } => {
@@ -186,28 +182,18 @@ impl BankContext {
 
 async fn list(context: &BankContext, json: bool) -> anyhow::Result<ExitCode> {
     let bank = context.bank();
-    let mut tools: Vec<BankTool> = Vec::new();
-    loop {
-        let after = tools.last().map(|tool| tool.name.clone());
-        let page = bank.list(&context.scope, context.whose, after.as_deref(), PAGE).await?;
-        let last = page.len() < PAGE;
-        tools.extend(page);
-        if last {
-            break;
-        }
-    }
+    let tools = all_pages(async |page| bank.list(&context.scope, context.whose, &page).await).await?;
     match json {
-        true => print_list(tools.iter().map(|tool| bank.show(tool)))?,
+        true => print_list(&tools)?,
         false => print_stdout(as_table(&tools))?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
 async fn put(context: &BankContext, text: String, json: bool) -> anyhow::Result<ExitCode> {
-    let bank = context.bank();
-    let (tool, new) = bank.put(&context.scope, context.whose, None, &text.into()).await?;
+    let (tool, new) = context.bank().put(&context.scope, context.whose, None, &text.into()).await?;
     match (json, new) {
-        (true, _) => print_json_text(bank.show(&tool).raw().text())?,
+        (true, _) => print_object(&tool)?,
         (false, true) => print_stdout(format_args!("added {} to the bank", tool.name))?,
         (false, false) => print_stdout(format_args!("replaced {} in the bank", tool.name))?,
     }
@@ -215,33 +201,31 @@ async fn put(context: &BankContext, text: String, json: bool) -> anyhow::Result<
 }
 
 async fn try_out(context: &BankContext, name: &str, arguments: String, json: bool) -> anyhow::Result<ExitCode> {
-    let bank = context.bank();
-    let tool = bank.tool(&context.scope, context.whose, name).await?;
-    let trial = bank.try_out(&context.scope, &tool, &arguments.into()).await?;
-    let code = if trial.result.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
-    match &trial.result {
-        _ if json => print_json_text(trial.show().raw().text())?,
-        Ok(output) => print_json_text(output.raw().text())?,
-        Err(mishap) => {
-            let detail = mishap.detail.as_ref().map(|detail| format!(" ({detail})")).unwrap_or_default();
-            print_stderr(format_args!("{}: {}{detail}", mishap.code, mishap.message));
+    let trial = context.bank().try_out(&context.scope, context.whose, name, &arguments.into()).await?;
+    match (&trial.error, trial.output()) {
+        _ if json => print_object(&trial)?,
+        (None, Some(output)) => print_json_text(output.raw().text())?,
+        (None, None) => {}
+        (Some(error), _) => {
+            let detail = error.detail.as_ref().map(|detail| format!(" ({detail})")).unwrap_or_default();
+            print_stderr(format_args!("{}: {}{detail}", error.code, error.message));
         }
     }
-    Ok(code)
+    Ok(if trial.error.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn as_table(tools: &[BankTool]) -> String {
-    let row = |tool: &BankTool| {
+fn as_table(tools: &[ToolView]) -> String {
+    let row = |tool: &ToolView| {
         let yes = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
         [
             tool.name.clone(),
-            tool.kind.name().to_owned(),
+            tool.kind.0.name().to_owned(),
             if tool.common { "common" } else { "own" }.to_owned(),
             yes(tool.active),
-            duration_to_text(tool.policy.timeout),
-            yes(tool.policy.idempotent),
-            tool.policy.requires_approval.map_or("-", |decider| decider.name()).to_owned(),
-            moment(Some(tool.updated_at_ms)),
+            duration_to_text(tool.timeout.0),
+            yes(tool.idempotent),
+            tool.requires_approval.0.map_or("-", |decider| decider.name()).to_owned(),
+            moment(Some(tool.updated_at.to_ms())),
         ]
     };
     let headings = ["name", "kind", "bank", "active", "timeout", "idempotent", "approval", "updated"];

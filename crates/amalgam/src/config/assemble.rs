@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use amalgam_models::{ConfiguredModel, UpstreamKind};
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::fault::{Fault, Faults, Origin};
@@ -12,9 +13,8 @@ use super::schema::Section;
 use super::secret::Secret;
 use super::sources::{Flags, Sources};
 use super::{
-    Choice as _, Config, Egress, Execute, Jwt, KeySetAt, Kind, Limits, LoadedConfig, Log, Mcp, McpTransport, Model,
-    Pool, Remote, Retention, Server, StoreUrl, Tenant, Upstream, UpstreamProtocol, assistant, checks, environment,
-    file, proxy,
+    Choice as _, Config, Egress, Execute, Jwt, KeySetLocation, Kind, Limits, LoadedConfig, Log, Mcp, McpTransport,
+    Modality, Pool, Remote, Retention, Server, StoreUrl, Tenant, Upstream, assistant, checks, environment, file, proxy,
 };
 
 pub(crate) fn load(sources: &Sources) -> Result<LoadedConfig, Faults> {
@@ -27,7 +27,7 @@ pub(crate) fn load(sources: &Sources) -> Result<LoadedConfig, Faults> {
     }
     let unknown = environment::read(&sources.env, &mut layers, &mut faults);
     put_flags(&sources.flags, &mut layers, &mut faults);
-    put_demo(&mut layers);
+    add_demo(&mut layers);
 
     let mut reader = Reader::new(&layers, &sources.env, faults);
     let config = config(&mut reader, sources);
@@ -56,8 +56,8 @@ fn put_flags(flags: &Flags, layers: &mut Layers, faults: &mut Vec<Fault>) {
     }
 }
 
-/// The defaults when none is configured: one tenant and one model.
-fn put_demo(layers: &mut Layers) {
+/// Adds the defaults if nothing is configured: one tenant and one model.
+fn add_demo(layers: &mut Layers) {
     let mut put = |section: Section, key: &'static str, value: &str| {
         if layers.names(section).next().is_none() {
             let at = KeyPath::entry(section, "demo");
@@ -83,7 +83,7 @@ fn config(reader: &mut Reader<'_>, sources: &Sources) -> Config {
     let tenants: Vec<Tenant> = entries(reader, Section::Tenants, tenant);
     let jwt = jwt(reader);
     let upstreams: Vec<Upstream> = entries(reader, Section::Upstreams, upstream).into_iter().flatten().collect();
-    let models: Vec<Model> = entries(reader, Section::Models, model);
+    let models: Vec<ConfiguredModel> = entries(reader, Section::Models, model);
     let upstreams = with_demo(upstreams, &models);
     let mcp = entries(reader, Section::Mcp, mcp).into_iter().flatten().collect();
     let assistant_model: Option<String> = reader.optional(&KeyPath::section(Section::Assistant), "model");
@@ -115,7 +115,7 @@ fn config(reader: &mut Reader<'_>, sources: &Sources) -> Config {
     }
 }
 
-/// Whether a section has entries of the file or the environment, beside the one that stands in for them.
+/// Whether the file or the environment configures entries of a section, besides the built-in one.
 fn is_declared(reader: &Reader<'_>, section: Section) -> bool {
     let origins = reader.layers.names(section).map(|name| reader.layers.entry_origin(&KeyPath::entry(section, name)));
     origins.flatten().any(|origin| *origin != Origin::Default)
@@ -186,15 +186,15 @@ fn jwt(reader: &mut Reader<'_>) -> Option<Jwt> {
         reader.fault(reader.origin(at, "jwt_secret"), format!("the variable {variable} is not set"));
     }
     let secret = written.and_then(|secret| secret.value().cloned());
-    if secret.as_ref().is_some_and(|secret| secret.expose_secret().len() < SHORTEST_JWT_SECRET) {
+    if secret.as_ref().is_some_and(|secret| secret.expose_secret().len() < MIN_JWT_SECRET_BYTES) {
         let message =
-            format!("the secret of tokens has {SHORTEST_JWT_SECRET} characters or more, so that it cannot be guessed");
+            format!("the secret of tokens has {MIN_JWT_SECRET_BYTES} characters or more, so that it cannot be guessed");
         reader.fault(reader.origin(at, "jwt_secret"), message);
     }
     let jwks = reader.optional::<String>(at, "jwks").map(|text| match text.contains("://") {
-        true => KeySetAt::Url(text),
-        // Beside the configuration, as with the files of secrets.
-        false => KeySetAt::File(match reader.origin(at, "jwks") {
+        true => KeySetLocation::Url(text),
+        // Relative to the configuration file, as with the files of secrets.
+        false => KeySetLocation::File(match reader.origin(at, "jwks") {
             Origin::File { path, .. } => path.parent().unwrap_or(Path::new("")).join(text),
             _ => text.into(),
         }),
@@ -215,11 +215,11 @@ fn jwt(reader: &mut Reader<'_>) -> Option<Jwt> {
     Some(Jwt { secret, jwks, tenant_claim, issuer, audience, max_lifetime })
 }
 
-/// Switches off the check of an issuer or an audience.
+/// Disables the check of an issuer or an audience.
 const ANY: &str = "*";
 
-/// As many bytes as the hash has, which RFC 7518 asks for.
-const SHORTEST_JWT_SECRET: usize = 32;
+/// The size of the hash, which RFC 7518 requires.
+const MIN_JWT_SECRET_BYTES: usize = 32;
 
 fn upstream(reader: &mut Reader<'_>, at: &KeyPath, name: &str) -> Option<Upstream> {
     check_entry_name(reader, at, name);
@@ -232,46 +232,44 @@ fn upstream(reader: &mut Reader<'_>, at: &KeyPath, name: &str) -> Option<Upstrea
         let message = format!("'{key}' is for upstreams of kind {}; {at} is of kind {}", kinds.join(", "), kind.name());
         reader.fault(origin, message);
     }
-    let speaks = match kind {
-        Kind::Responses => UpstreamProtocol::Responses {
-            remote: remote(reader, at),
+    let remote = (kind != Kind::Demo).then(|| remote(reader, at));
+    let kind = match kind {
+        Kind::Responses => UpstreamKind::Responses {
             dialect: reader.value(at, "dialect"),
             keeps_state: reader.value(at, "keeps_state"),
         },
-        Kind::Chat => UpstreamProtocol::Chat {
-            remote: remote(reader, at),
+        Kind::Chat => UpstreamKind::Chat {
             tool_calls: reader.value(at, "tool_calls"),
             system_role: reader.value(at, "system_role"),
             stream_usage: reader.value(at, "stream_usage"),
             replay_reasoning: reader.value(at, "replay_reasoning"),
         },
-        Kind::Anthropic => UpstreamProtocol::Anthropic {
-            remote: remote(reader, at),
-            anthropic_version: reader.value(at, "anthropic_version"),
-            max_output_tokens: reader.value(at, "max_output_tokens"),
+        Kind::Anthropic => UpstreamKind::Anthropic {
+            version: reader.value(at, "anthropic_version"),
+            max_output_tokens: u64::from(reader.value::<u32>(at, "max_output_tokens")),
             structured_output: reader.value(at, "structured_output"),
         },
-        Kind::Demo => UpstreamProtocol::Demo { pace: reader.value(at, "pace") },
+        Kind::Demo => UpstreamKind::Demo { pace: reader.value(at, "pace") },
     };
-    Some(Upstream { name: name.to_owned(), speaks })
+    Some(Upstream { name: name.to_owned(), kind, remote })
 }
 
-/// A fallback to `demo` works also where the file has no such upstream: the demo is built in.
-fn with_demo(mut upstreams: Vec<Upstream>, models: &[Model]) -> Vec<Upstream> {
+/// Adds the built-in demo if a fallback names it.
+fn with_demo(mut upstreams: Vec<Upstream>, models: &[ConfiguredModel]) -> Vec<Upstream> {
     let demo = Kind::Demo.name();
     let wanted = models.iter().any(|model| model.fallback.iter().any(|name| name == demo));
     let is_known = models.iter().any(|model| model.name == demo)
-        || upstreams.iter().any(|upstream| match upstream.remote() {
+        || upstreams.iter().any(|upstream| match &upstream.remote {
             Some(remote) => upstream.name == demo || remote.models.iter().any(|name| name == demo),
             None => true,
         });
     if wanted && !is_known {
-        upstreams.push(Upstream { name: demo.to_owned(), speaks: UpstreamProtocol::Demo { pace: DEMO_PACE } });
+        upstreams.push(Upstream { name: demo.to_owned(), kind: UpstreamKind::Demo { pace: DEMO_PACE }, remote: None });
     }
     upstreams
 }
 
-/// The usual pause between two words of the demo.
+/// The default pause between two words of the demo.
 const DEMO_PACE: Duration = Duration::from_millis(20);
 
 fn remote(reader: &mut Reader<'_>, at: &KeyPath) -> Remote {
@@ -290,18 +288,18 @@ fn remote(reader: &mut Reader<'_>, at: &KeyPath) -> Remote {
     }
 }
 
-fn model(reader: &mut Reader<'_>, at: &KeyPath, name: &str) -> Model {
+fn model(reader: &mut Reader<'_>, at: &KeyPath, name: &str) -> ConfiguredModel {
     if name.is_empty() || name.contains(|c: char| c.is_whitespace() || c.is_control()) {
         reader.fault(reader.origin(at, ""), format!("{at}: the name of a model has no spaces and is not empty"));
     }
-    Model {
+    ConfiguredModel {
         name: name.to_owned(),
         upstream: reader.value(at, "upstream"),
         model: reader.optional(at, "model").unwrap_or_else(|| name.to_owned()),
         fallback: reader.value(at, "fallback"),
-        context_window: reader.optional(at, "context_window"),
-        max_output_tokens: reader.optional(at, "max_output_tokens"),
-        modalities: reader.value(at, "modalities"),
+        context_window: reader.optional::<u32>(at, "context_window").map(u64::from),
+        max_output_tokens: reader.optional::<u32>(at, "max_output_tokens").map(u64::from),
+        modalities: reader.value::<Vec<Modality>>(at, "modalities").into_iter().map(Modality::name).collect(),
         tools: reader.value(at, "tools"),
         structured_output: reader.value(at, "structured_output"),
     }
@@ -390,7 +388,7 @@ fn egress(reader: &mut Reader<'_>) -> Egress {
     Egress { allow_private: reader.value(&KeyPath::section(Section::Egress), "allow_private") }
 }
 
-/// Names of tenants and upstreams stand in logs, metrics and `UPSTREAM/model`: they are plain words.
+/// Names of tenants and upstreams are in logs, metrics and `UPSTREAM/model`: they have only plain characters.
 fn check_entry_name(reader: &mut Reader<'_>, at: &KeyPath, name: &str) {
     let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
     if name.is_empty() || name.len() > 64 || !plain {

@@ -2,7 +2,7 @@
 //!
 //! They keep their own names because existing deployments set them already. Tenants and profiles may override them.
 
-use amalgam_core::assistant::settings::{AgentSettings, KEY_VARIABLE};
+use amalgam_assistant::settings::{AgentSettings, KEY_VARIABLE};
 
 use super::fault::Origin;
 use super::reader::Reader;

@@ -1,4 +1,4 @@
-//! Checks across keys: names that must exist, ids that must differ, listeners that must not be open without a key.
+//! Checks across keys: references, duplicate ids, listeners that would be open without a key.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -9,12 +9,12 @@ use super::layers::KeyPath;
 use super::reader::Reader;
 use super::schema::Section;
 use super::suggest::did_you_mean;
-use super::{Choice as _, Config, KeySetAt, Kind, McpTransport, Tenant};
+use super::{Choice as _, Config, KeySetLocation, Kind, McpTransport, Tenant};
 
-/// Looks at the whole; adds to the reader's faults and warnings.
+/// Checks the whole configuration; adds to the reader's faults and warnings.
 pub(crate) fn all(config: &Config, reader: &mut Reader<'_>) {
     tenants(config, reader);
-    door(config, reader);
+    listeners(config, reader);
     tokens(config, reader);
     upstreams(config, reader);
     mcp(config, reader);
@@ -46,7 +46,7 @@ fn tenants(config: &Config, reader: &mut Reader<'_>) {
         let origin = reader.origin(&KeyPath::section(Section::Process), "bootstrap_key");
         reader.fault(origin, format!("the key is for the tenant with id 1, and '{}' has the same one", owner.name));
     }
-    // Keys of the store tell callers apart too, but without a single key in the configuration none is asked for.
+    // Keys of the store distinguish callers too, but without a key in the configuration none is required.
     if !config.needs_key() && config.tenants.len() > 1 {
         for tenant in &config.tenants {
             let at = KeyPath::entry(Section::Tenants, &tenant.name);
@@ -60,8 +60,8 @@ fn shares(tenant: &Tenant, key: &SecretString) -> bool {
     tenant.keys.iter().any(|own| own.expose_secret() == key.expose_secret())
 }
 
-/// The server is reachable from other machines only if that is configured, and only with a key.
-fn door(config: &Config, reader: &mut Reader<'_>) {
+/// Other machines can reach the server only if that is configured, and only with a key.
+fn listeners(config: &Config, reader: &mut Reader<'_>) {
     if config.is_local() {
         return;
     }
@@ -90,7 +90,7 @@ fn door(config: &Config, reader: &mut Reader<'_>) {
 fn tokens(config: &Config, reader: &mut Reader<'_>) {
     let Some(jwt) = &config.jwt else { return };
     let at = KeyPath::section(Section::Auth);
-    if let Some(KeySetAt::File(path)) = &jwt.jwks
+    if let Some(KeySetLocation::File(path)) = &jwt.jwks
         && let Err(error) = std::fs::File::open(path)
     {
         reader.fault(reader.origin(&at, "jwks"), format!("cannot open the set of keys {}: {error}", path.display()));
@@ -104,7 +104,7 @@ fn tokens(config: &Config, reader: &mut Reader<'_>) {
 
 fn upstreams(config: &Config, reader: &mut Reader<'_>) {
     for upstream in &config.upstreams {
-        let Some(remote) = upstream.remote() else { continue };
+        let Some(remote) = &upstream.remote else { continue };
         let at = KeyPath::entry(Section::Upstreams, &upstream.name);
         if let Some(variable) = remote.api_key.as_ref().and_then(|key| key.missing()) {
             let origin = reader.origin(&at, "api_key");
@@ -152,7 +152,7 @@ fn mcp(config: &Config, reader: &mut Reader<'_>) {
 
 fn is_this_machine(url: &str) -> bool {
     let Ok(uri) = url.parse::<http::Uri>() else { return false };
-    // Brackets belong to the address, not to the host.
+    // Brackets belong to the notation of an address, not to the host.
     let host = uri.host().map(|host| host.trim_start_matches('[').trim_end_matches(']'));
     host.is_some_and(|host| host == "localhost" || host.parse().is_ok_and(is_loopback))
 }
@@ -163,15 +163,15 @@ fn models(config: &Config, reader: &mut Reader<'_>) {
     let listed: BTreeSet<&str> = config
         .upstreams
         .iter()
-        .flat_map(|upstream| match upstream.remote() {
+        .flat_map(|upstream| match &upstream.remote {
             Some(remote) => remote.models.iter().map(String::as_str).collect(),
             None => vec![Kind::Demo.name()],
         })
         .collect();
-    let asked: Vec<&str> = config
+    let model_names: Vec<&str> = config
         .upstreams
         .iter()
-        .filter(|upstream| upstream.remote().is_some_and(|remote| remote.models.is_empty()))
+        .filter(|upstream| upstream.remote.as_ref().is_some_and(|remote| remote.models.is_empty()))
         .map(|upstream| upstream.name.as_str())
         .collect();
     for model in &config.models {
@@ -188,22 +188,23 @@ fn models(config: &Config, reader: &mut Reader<'_>) {
             }
             let origin = reader.item_origin(&at, "fallback", index);
             let hint = did_you_mean(name, configured.iter().chain(&listed).copied());
-            // An upstream without a list may serve anything; whether it does shows when it is asked.
-            if asked.is_empty() {
+            // An upstream without a list may serve any model; only a request shows whether it does.
+            if model_names.is_empty() {
                 reader.fault(origin, format!("{at} falls back to '{name}', which no upstream serves{hint}"));
             } else {
-                let message = format!("{at} falls back to '{name}', which only {} could serve{hint}", asked.join(", "));
+                let message =
+                    format!("{at} falls back to '{name}', which only {} could serve{hint}", model_names.join(", "));
                 reader.warn(&origin, message);
             }
         }
     }
 }
 
-/// A model for the assistant that no upstream can have is refused, where that is known without asking the upstreams.
+/// Refuses an assistant model that no upstream can have, if that is known without asking the upstreams.
 fn assistant_model(config: &Config, reader: &mut Reader<'_>) {
     let Some(name) = &config.assistant_model else { return };
     let named = |upstream: &str| config.upstreams.iter().any(|known| known.name == upstream);
-    let lists = config.upstreams.iter().map(|upstream| upstream.remote().map(|remote| &remote.models));
+    let lists = config.upstreams.iter().map(|upstream| upstream.remote.as_ref().map(|remote| &remote.models));
     let may_serve = lists.into_iter().any(|models| match models {
         Some(models) => models.is_empty() || models.contains(name),
         None => name == Kind::Demo.name(),
@@ -219,7 +220,7 @@ fn assistant_model(config: &Config, reader: &mut Reader<'_>) {
     }
 }
 
-/// A fallback that leads back to its start would never end. Walks without recursion: a file may hold a long chain.
+/// Refuses cycles of fallbacks. Not recursive: a file may have a long chain.
 fn fallback_cycles(config: &Config, reader: &mut Reader<'_>) {
     let next: BTreeMap<&str, &[String]> =
         config.models.iter().map(|model| (model.name.as_str(), model.fallback.as_slice())).collect();

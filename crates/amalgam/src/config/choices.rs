@@ -1,25 +1,33 @@
 //! Settings with a fixed set of values.
 
+use amalgam_core::TenantState;
+use amalgam_execute::{envelope::Casing, request::UnknownFields};
+use amalgam_models::{Dialect, ReplayReasoning, StructuredOutput, SystemRole, ToolCalls};
+
 use super::value::{FromValue, Value};
 
-/// One of a few words.
+/// A setting with a fixed set of names.
 pub(crate) trait Choice: Sized {
-    /// The words of the file, in order.
+    /// The names in the file, in order.
     const NAMES: &'static [&'static str];
 
     fn named(word: &str) -> Option<Self>;
 
-    /// The word of the file.
+    /// The name in the file.
     fn name(self) -> &'static str;
 }
 
-/// An enum whose variants have the words that the file uses; the first stands in where a value was refused.
+/// An enum with the names of its variants in the file; the first one is the placeholder for a refused value. With a
+/// body of comments the enum is defined here, otherwise it is a type of another crate.
 macro_rules! choice {
-    ($(#[$note:meta])* $name:ident { $($(#[$variant_note:meta])* $variant:ident = $word:literal,)+ }) => {
-        $(#[$note])*
+    ($(#[$note:meta])+ $name:ident { $($variant:ident = $word:literal,)+ }) => {
+        $(#[$note])+
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub(crate) enum $name { $($(#[$variant_note])* $variant,)+ }
+        pub(crate) enum $name { $($variant,)+ }
 
+        choice! { $name { $($variant = $word,)+ } }
+    };
+    ($name:ident { $($variant:ident = $word:literal,)+ }) => {
         impl Choice for $name {
             const NAMES: &'static [&'static str] = &[$($word,)+];
 
@@ -53,7 +61,7 @@ macro_rules! choice {
 }
 
 choice! {
-    /// What an upstream speaks.
+    /// The API of an upstream.
     Kind {
         Responses = "responses",
         Chat = "chat",
@@ -63,15 +71,13 @@ choice! {
 }
 
 choice! {
-    /// Whether a tenant's responses are kept.
-    State {
+    TenantState {
         Stored = "stored",
         Stateless = "stateless",
     }
 }
 
 choice! {
-    /// The request shapes that a `responses` upstream wants.
     Dialect {
         Standard = "standard",
         Agn003 = "agn003",
@@ -79,7 +85,6 @@ choice! {
 }
 
 choice! {
-    /// How a `chat` upstream is asked for tool calls.
     ToolCalls {
         Native = "native",
         Constrained = "constrained",
@@ -87,7 +92,6 @@ choice! {
 }
 
 choice! {
-    /// The role that carries instructions to a `chat` upstream.
     SystemRole {
         System = "system",
         Developer = "developer",
@@ -96,7 +100,6 @@ choice! {
 }
 
 choice! {
-    /// Which reasoning of its model a `chat` upstream is sent again.
     ReplayReasoning {
         Auto = "auto",
         Always = "always",
@@ -105,7 +108,6 @@ choice! {
 }
 
 choice! {
-    /// How an `anthropic` upstream is asked for an answer by a schema.
     StructuredOutput {
         Auto = "auto",
         Native = "native",
@@ -114,7 +116,7 @@ choice! {
 }
 
 choice! {
-    /// What happens to the address of an image.
+    /// How image URLs are sent to an upstream.
     ImageUrls {
         Pass = "pass",
         Fetch = "fetch",
@@ -122,7 +124,7 @@ choice! {
 }
 
 choice! {
-    /// What a model reads.
+    /// The input types of a model.
     Modality {
         Text = "text",
         Image = "image",
@@ -132,7 +134,7 @@ choice! {
 }
 
 choice! {
-    /// Of which turns the model calls are kept.
+    /// The turns whose model calls are stored.
     KeepTranscripts {
         Stored = "stored",
         None = "none",
@@ -140,7 +142,6 @@ choice! {
 }
 
 choice! {
-    /// How names are written in answers of the strict contract.
     Casing {
         Pascal = "pascal",
         Camel = "camel",
@@ -148,15 +149,14 @@ choice! {
 }
 
 choice! {
-    /// What happens to unknown fields of the strict contract.
     UnknownFields {
-        Refuse = "refuse",
-        Ignore = "ignore",
+        Refused = "refuse",
+        Ignored = "ignore",
     }
 }
 
 choice! {
-    /// How log lines look.
+    /// The format of log lines.
     LogFormat {
         Text = "text",
         Json = "json",

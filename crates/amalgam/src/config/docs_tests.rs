@@ -21,7 +21,7 @@ fn the_tables_of_the_documentation_say_what_the_list_of_keys_says() {
     let path = root().join("docs/configuration.md");
     let document = fs::read_to_string(&path).unwrap();
     let mut expected = document.clone();
-    for section in Section::OF_FILE.iter().chain([&Section::Process]) {
+    for section in Section::FILE_SECTIONS.iter().chain([&Section::Process]) {
         let name = if *section == Section::Process { "process" } else { section.name() };
         let (before, rest) = expected.split_once(&format!("<!-- keys: {name} -->\n")).expect(name);
         let (_, after) = rest.split_once("<!-- end of keys -->").expect(name);

@@ -1,7 +1,7 @@
-//! Reads the `AMALGAM_…` variables: the same keys as the file, under names made from theirs.
+//! Reads the `AMALGAM_…` variables: the same keys as in the file, under derived names.
 //!
-//! `AMALGAM_SERVER_HEADER_TIMEOUT` is `header_timeout` in `[server]`; `AMALGAM_UPSTREAMS_OPENAI_BASE_URL` is
-//! `base_url` in `[upstreams.openai]`. A variable that is set to nothing counts as absent.
+//! `AMALGAM_SERVER_HEADER_TIMEOUT` is `header_timeout` in `[server]`; `AMALGAM_UPSTREAMS_OPENAI_BASE_URL` is `base_url`
+//! in `[upstreams.openai]`. An empty variable counts as unset.
 
 use std::collections::BTreeSet;
 
@@ -14,14 +14,14 @@ use super::suggest::nearest;
 
 const PREFIX: &str = "AMALGAM_";
 
-/// What commands read that talk to a server.
-const OF_CALLERS: &str = "AMALGAM_KEY";
+/// The variable of commands that call a server.
+const CLIENT_VARIABLE: &str = "AMALGAM_KEY";
 
-/// Puts every variable that names a key into `layers` and returns the names that are no key's.
+/// Adds every variable that names a key to `layers` and returns the unknown names.
 pub(crate) fn read(environment: &Environment, layers: &mut Layers, faults: &mut Vec<Fault>) -> Vec<String> {
     let mut unknown = Vec::new();
     let mut seen = BTreeSet::new();
-    for name in environment.names(PREFIX).filter(|name| *name != OF_CALLERS) {
+    for name in environment.names(PREFIX).filter(|name| *name != CLIENT_VARIABLE) {
         let origin = Origin::Variable(name.to_owned());
         let Some((key, entry)) = key_of(name) else {
             unknown.push(name.to_owned());
@@ -72,17 +72,17 @@ pub(crate) fn read(environment: &Environment, layers: &mut Layers, faults: &mut 
     unknown
 }
 
-/// What to tell about a variable that is no key's.
+/// The warning about an unknown variable.
 pub(crate) fn unknown_warning(name: &str, layers: &Layers) -> String {
     let fixed = KEYS.iter().filter(|key| !key.section.has_entries()).flat_map(|key| key.variables(None));
-    let of_entries = Section::OF_FILE.iter().filter(|section| section.has_entries() && section.has_variables());
+    let of_entries = Section::FILE_SECTIONS.iter().filter(|section| section.has_entries() && section.has_variables());
     let of_entries = of_entries.flat_map(|section| {
         layers
             .names(*section)
             .flat_map(move |entry| section.keys().flat_map(move |key| key.variables(Some(&capitals(entry)))))
     });
     let known: Vec<String> = fixed.chain(of_entries).collect();
-    // The prefix is common to all of them and must not make far things look near.
+    // The common prefix would make distant names look similar.
     let tail = |name: &'_ str| name.strip_prefix(PREFIX).unwrap_or(name).to_owned();
     let tails: Vec<String> = known.iter().map(|name| tail(name)).collect();
     match nearest(&tail(name), tails.iter().map(String::as_str)) {
@@ -91,7 +91,7 @@ pub(crate) fn unknown_warning(name: &str, layers: &Layers) -> String {
     }
 }
 
-/// The key that a variable names, and the capitals of its entry.
+/// The key of a variable, and the upper-case name of its entry.
 fn key_of(variable: &str) -> Option<(&'static Key, Option<String>)> {
     let fixed = KEYS.iter().filter(|key| !key.section.has_entries());
     if let Some(key) = fixed.into_iter().find(|key| key.variables(None).iter().any(|name| name == variable)) {
@@ -105,7 +105,7 @@ fn key_of(variable: &str) -> Option<(&'static Key, Option<String>)> {
     })
 }
 
-/// The entry that the capitals stand for: one that exists, or a new one in lower case.
+/// The entry with this upper-case name: an existing one, or a new one in lower case.
 fn entry_named(entry_capitals: &str, section: Section, layers: &Layers) -> Result<String, String> {
     let matching: Vec<&str> = layers.names(section).filter(|name| capitals(name) == entry_capitals).collect();
     match matching.as_slice() {
@@ -115,7 +115,7 @@ fn entry_named(entry_capitals: &str, section: Section, layers: &Layers) -> Resul
     }
 }
 
-/// How the name of an entry is written inside a variable.
+/// The name of an entry inside a variable.
 fn capitals(entry: &str) -> String {
     entry.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect()
 }

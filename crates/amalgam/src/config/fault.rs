@@ -1,13 +1,13 @@
-//! Where a value came from, and what is wrong with it.
+//! Faults of the configuration, and the origins of values.
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::path::PathBuf;
 
-/// Where a value was set. The first thing that a reader of a fault wants to know.
+/// The origin of a value, which every fault names.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Origin {
-    /// A line of the configuration file, counted from one.
+    /// A line of the configuration file, from 1.
     File { path: PathBuf, line: usize },
     /// An environment variable.
     Variable(String),
@@ -28,7 +28,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// One thing that is wrong with the configuration.
+/// A fault of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) origin: Origin,
@@ -50,14 +50,14 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Everything that is wrong with a configuration, told at once and in the order of the file.
+/// All faults of a configuration, in the order of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Faults {
     list: Vec<Fault>,
 }
 
 impl Faults {
-    /// `Ok` when there are none.
+    /// `Ok` if the list is empty.
     pub(crate) fn none_of(mut list: Vec<Fault>) -> Result<(), Self> {
         list.sort_by(|a, b| match a.origin.cmp(&b.origin) {
             Ordering::Equal => a.message.cmp(&b.message),

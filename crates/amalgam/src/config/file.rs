@@ -1,4 +1,4 @@
-//! Reads the configuration file: TOML text to values with lines, every unknown key to a fault.
+//! Reads the configuration file: parses TOML with line numbers, and reports unknown keys.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -10,15 +10,14 @@ use super::schema::Section;
 use super::sources::SourceFile;
 use super::suggest::did_you_mean;
 
-/// Puts everything that the file sets into `layers`; unknown keys and tables go to `faults`.
+/// Adds all values of the file to `layers`; unknown keys and tables are added to `faults`.
 ///
-/// Text that is not TOML is an error by itself: what the parser recovers from it would bring about faults that are
-/// not there.
+/// Invalid TOML is a separate error: what the parser recovers from it would cause misleading faults.
 pub(crate) fn read(file: &SourceFile, layers: &mut Layers, faults: &mut Vec<Fault>) -> Result<(), Vec<Fault>> {
     let lines = Lines::of(file);
     let (root, errors) = DeTable::parse_recoverable(&file.text);
     if !errors.is_empty() {
-        // Only the parser's message: its `Display` shows the line itself, which may hold a secret.
+        // Only the parser's message: its `Display` shows the line itself, which may contain a secret.
         let fault = |error: &toml::de::Error| {
             let start = error.span().map_or(0, |span| span.start);
             Fault::new(lines.origin(start), format!("not valid TOML: {}", error.message()))
@@ -86,7 +85,7 @@ impl FileReader<'_> {
 
 fn unknown_key(name: &str, at: &KeyPath, origin: Origin) -> Fault {
     let shown = name.escape_debug();
-    let hint = match Section::OF_FILE.iter().find(|section| section.key(name).is_some()) {
+    let hint = match Section::FILE_SECTIONS.iter().find(|section| section.key(name).is_some()) {
         Some(home) => format!("; it belongs in {}", heading(*home)),
         None => did_you_mean(name, at.section.keys().map(|key| key.name)),
     };
@@ -96,7 +95,7 @@ fn unknown_key(name: &str, at: &KeyPath, origin: Origin) -> Fault {
 fn unknown_at_the_top(name: &str, origin: Origin, value: &DeValue<'_>) -> Fault {
     let shown = name.escape_debug();
     if value.is_table() {
-        let hint = did_you_mean(name, Section::OF_FILE.iter().map(|section| section.name()));
+        let hint = did_you_mean(name, Section::FILE_SECTIONS.iter().map(|section| section.name()));
         return Fault::new(origin, format!("unknown section [{shown}]{hint}"));
     }
     let hint = match KEYS.iter().find(|key| key.name == name) {
@@ -118,7 +117,7 @@ fn with_article(noun: &str) -> String {
     format!("{article} {noun}")
 }
 
-/// A value with the origin of each of its parts.
+/// A value with the origins of its parts.
 pub(crate) fn raw(origin_of: &dyn Fn(usize) -> Origin, value: &DeValue<'_>) -> Raw {
     match value {
         DeValue::String(text) => Raw::Text(text.to_string()),
@@ -147,7 +146,7 @@ pub(crate) fn raw(origin_of: &dyn Fn(usize) -> Origin, value: &DeValue<'_>) -> R
     }
 }
 
-/// The pairs of a table as they stand in the file, each with the line of its key.
+/// The pairs of a table in file order, each with the line of its key.
 fn in_file_order<'t, 'i>(lines: &Lines<'_>, table: &'t DeTable<'i>) -> Vec<(&'t str, Origin, &'t DeValue<'i>)> {
     let mut pairs: Vec<_> = table.iter().collect();
     pairs.sort_by_key(|(key, _)| key.span().start);
@@ -159,7 +158,7 @@ fn in_file_order<'t, 'i>(lines: &Lines<'_>, table: &'t DeTable<'i>) -> Vec<(&'t 
         .collect()
 }
 
-/// Turns offsets into lines.
+/// Converts offsets to line numbers.
 struct Lines<'a> {
     file: &'a SourceFile,
     ends: Vec<usize>,

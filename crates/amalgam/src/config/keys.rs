@@ -2,10 +2,11 @@
 //!
 //! A new key is one line here and one field in `config.rs` that `assemble.rs` reads.
 
-use super::choices::{
-    Casing, Choice, Dialect, ImageUrls, KeepTranscripts, Kind, LogFormat, Modality, ReplayReasoning, State,
-    StructuredOutput, SystemRole, ToolCalls, UnknownFields,
-};
+use amalgam_core::TenantState;
+use amalgam_execute::{envelope::Casing, request::UnknownFields};
+use amalgam_models::{Dialect, ReplayReasoning, StructuredOutput, SystemRole, ToolCalls};
+
+use super::choices::{Choice, ImageUrls, KeepTranscripts, Kind, LogFormat, Modality};
 use super::schema::DefaultValue::{self, Required, Unset, Value};
 use super::schema::Section::{
     self, Assistant, Auth, Egress, Execute, Limits, Mcp, Models, Process, Retention, Seed, Server, Store, Tenants,
@@ -57,7 +58,7 @@ pub(crate) const KEYS: &[Key] = &[
     key(Store, "timeout", TIMEOUT, Value("5s"), "Timeout of one statement on PostgreSQL. A request waits two fifths of it for a connection before it gets 503."),
 
     key(Tenants, "id", count(1, i64::MAX), Required, "The tenant's number; unique."),
-    key(Tenants, "state", Shape::Choice(State::NAMES), Unset("the stored value, initially `stored`"), "`stored` stores responses for later turns; `stateless` stores none and refuses requests that need them."),
+    key(Tenants, "state", Shape::Choice(TenantState::NAMES), Unset("the stored value, initially `stored`"), "`stored` stores responses for later turns; `stateless` stores none and refuses requests that need them."),
     key(Tenants, "keys", Shape::Secrets, Value(""), "Keys that callers of this tenant send as `Authorization: Bearer KEY`, in addition to those of `amalgam keys`. They have the scopes `use` and `admin`."),
 
     key(Auth, "jwt_secret", Shape::Secret, Unset("none"), "Accept tokens signed with this secret (HS256); 32 characters or more."),

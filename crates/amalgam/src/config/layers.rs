@@ -1,6 +1,6 @@
-//! The configured values, each with its origin; a stronger layer overrides a weaker one.
+//! The configured values with their origins; a stronger layer overrides a weaker one.
 //!
-//! Order of strength: defaults, file, environment, flags. Nothing here knows what a value means.
+//! In ascending strength: defaults, file, environment, flags. Nothing here knows what a value means.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::fmt;
 use super::fault::Origin;
 use super::schema::Section;
 
-/// Where keys live: a section, or one entry of it.
+/// The location of keys: a section, or one entry of it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct KeyPath {
     pub(crate) section: Section,
@@ -24,7 +24,7 @@ impl KeyPath {
         Self { section, entry: Some(name.to_owned()) }
     }
 
-    /// The name of a key with its place, as `check` shows it: `upstreams.openai.base_url`.
+    /// The full name of a key, as `check` prints it: `upstreams.openai.base_url`.
     pub(crate) fn path(&self, key: &str) -> String {
         match (self.section, &self.entry) {
             (Section::Process, _) => key.to_owned(),
@@ -49,7 +49,7 @@ fn quoted(name: &str) -> String {
     if bare { name.to_owned() } else { format!("\"{}\"", name.escape_debug()) }
 }
 
-/// A value as it was written. Without `Debug`: it may be a secret.
+/// An unparsed value. Without `Debug`: it may be a secret.
 #[derive(Clone)]
 pub(crate) enum Raw {
     /// Text of a flag, a variable or a default, which has no type yet.
@@ -59,7 +59,7 @@ pub(crate) enum Raw {
     Boolean(bool),
     List(Vec<LocatedValue>),
     Table(Vec<(String, LocatedValue)>),
-    /// A kind of value that no key takes, by its name.
+    /// A type of value that no key accepts, by its name.
     Other(&'static str),
 }
 
@@ -74,7 +74,7 @@ impl LocatedValue {
         Self { raw: Raw::Plain(text.into()), origin }
     }
 
-    /// Where the item with this index was written: its own line where there is one.
+    /// The origin of the item with this index: its own line if it has one.
     pub(crate) fn item_origin(&self, index: usize) -> Origin {
         match &self.raw {
             Raw::List(items) => items.get(index).map_or_else(|| self.origin.clone(), |item| item.origin.clone()),
@@ -87,13 +87,13 @@ impl LocatedValue {
 #[derive(Default)]
 pub(crate) struct Layers {
     values: BTreeMap<KeyPath, BTreeMap<&'static str, LocatedValue>>,
-    /// In the order of the file: it decides which upstream is asked first.
+    /// In file order, which decides the precedence of upstreams.
     entries: Vec<KeyPath>,
     declared: BTreeMap<KeyPath, Origin>,
 }
 
 impl Layers {
-    /// Sets a value above whatever was set before.
+    /// Sets a value, overriding weaker layers.
     pub(crate) fn put(&mut self, at: &KeyPath, key: &'static str, located: LocatedValue) {
         self.values.entry(at.clone()).or_default().insert(key, located);
     }
@@ -106,7 +106,7 @@ impl Layers {
         self.values.get(at).into_iter().flatten().map(|(key, located)| (*key, located))
     }
 
-    /// Notes that an entry exists; the first mention is its origin.
+    /// Records that an entry exists; the first mention is its origin.
     pub(crate) fn declare(&mut self, at: &KeyPath, origin: Origin) {
         if !self.declared.contains_key(at) {
             self.entries.push(at.clone());
@@ -118,7 +118,7 @@ impl Layers {
         self.declared.get(at)
     }
 
-    /// The names in a section, in the order in which they were declared.
+    /// The names in a section, in order of declaration.
     pub(crate) fn names(&self, section: Section) -> impl Iterator<Item = &str> {
         self.entries.iter().filter(move |at| at.section == section).filter_map(|at| at.entry.as_deref())
     }

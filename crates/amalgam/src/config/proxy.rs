@@ -1,4 +1,4 @@
-//! The proxies on the way to upstreams: `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`, in capitals or in small letters.
+//! The proxies for upstreams: `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`, in upper or lower case.
 
 use amalgam_models::{Proxies, Proxy};
 
@@ -6,7 +6,7 @@ use super::fault::Origin;
 use super::reader::{DisplayedValue, Reader, Setting};
 use super::sources::Environment;
 
-/// Reads the variables. The name in capitals wins; a variable that is set to nothing counts as absent.
+/// Reads the variables. The upper-case name wins; an empty variable counts as unset.
 pub(crate) fn read(environment: &Environment, reader: &mut Reader<'_>) -> Proxies {
     let http = address("HTTP_PROXY", environment, reader);
     let https = address("HTTPS_PROXY", environment, reader);
@@ -20,7 +20,7 @@ pub(crate) fn read(environment: &Environment, reader: &mut Reader<'_>) -> Proxie
     Proxies::new(http, https, direct)
 }
 
-/// The address in a variable, if a proxy can be reached there.
+/// The URL in a variable, if it is a valid proxy.
 fn address<'a>(name: &str, environment: &'a Environment, reader: &mut Reader<'_>) -> &'a str {
     let Some((origin, text)) = variable(name, environment, reader) else { return "" };
     match Proxy::read(text) {
@@ -59,7 +59,7 @@ mod tests {
     }
 
     fn proxy(loaded: &LoadedConfig, base_url: &str) -> Option<String> {
-        loaded.config.proxies.on_the_way_to(base_url).map(|proxy| proxy.to_string())
+        loaded.config.proxies.for_upstream(base_url).map(|proxy| proxy.to_string())
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::value::{self, FromValue, Value};
 /// One effective value, as `check` prints it.
 #[derive(Debug, Clone)]
 pub(crate) struct Setting {
-    /// Where it stands: `upstreams.openai.base_url`.
+    /// The full name: `upstreams.openai.base_url`.
     pub(crate) key: String,
     pub(crate) value: DisplayedValue,
     pub(crate) origin: Origin,
@@ -21,9 +21,9 @@ pub(crate) struct Setting {
 /// How `check` prints a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DisplayedValue {
-    /// As it would be written; secrets without their value.
+    /// The value in configuration syntax; secrets are hidden.
     Value(serde_json::Value),
-    /// Nothing is set; the text says what that means.
+    /// Unset; the text says what that means.
     Unset(&'static str),
 }
 
@@ -42,12 +42,12 @@ impl<'a> Reader<'a> {
         Self { layers, environment, faults, warnings: Vec::new(), settings: Vec::new(), pointed_to: BTreeSet::new() }
     }
 
-    /// The value of a key that always has one; when it was refused, a placeholder beside the fault.
+    /// The value of a key that always has one; a placeholder if it was refused with a fault.
     pub(crate) fn value<T: FromValue>(&mut self, at: &KeyPath, name: &str) -> T {
         self.optional(at, name).unwrap_or_else(T::placeholder)
     }
 
-    /// The value of a key, when it is set and was not refused.
+    /// The value of a key, if it is set and valid.
     pub(crate) fn optional<T: FromValue>(&mut self, at: &KeyPath, name: &str) -> Option<T> {
         let key = at.section.key(name).expect("every key that is read stands in the schema");
         let preset;
@@ -81,13 +81,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Where a key was set; the entry or nowhere when it was not.
+    /// The origin of a key; of its entry if the key is unset.
     pub(crate) fn origin(&self, at: &KeyPath, name: &str) -> Origin {
         let set = self.layers.get(at, name).map(|located| &located.origin);
         set.or_else(|| self.layers.entry_origin(at)).cloned().unwrap_or(Origin::Default)
     }
 
-    /// Where the item of a list was set.
+    /// The origin of an item in a list.
     pub(crate) fn item_origin(&self, at: &KeyPath, name: &str, index: usize) -> Origin {
         self.layers.get(at, name).map_or(Origin::Default, |located| located.item_origin(index))
     }
@@ -102,7 +102,7 @@ impl<'a> Reader<'a> {
 
     fn lacks(&mut self, at: &KeyPath, name: &str) {
         let origin = self.layers.entry_origin(at).cloned().unwrap_or(Origin::Default);
-        // An entry that only a variable made is most likely another one, misspelt.
+        // An entry that only a variable names is most likely a misspelt one.
         let hint = match (&origin, &at.entry) {
             (Origin::Variable(_), Some(entry)) => {
                 did_you_mean(entry, self.layers.names(at.section).filter(|other| other != entry))

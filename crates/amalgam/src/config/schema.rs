@@ -3,7 +3,7 @@
 use super::choices::Kind;
 use super::keys::KEYS;
 
-/// A part of the configuration: a table of the file, or what only flags and variables set.
+/// A section of the configuration: a table of the file, or the settings that only flags and variables have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Section {
     Process,
@@ -23,8 +23,8 @@ pub(crate) enum Section {
 }
 
 impl Section {
-    /// The tables of a file, in the order in which people meet them.
-    pub(crate) const OF_FILE: &[Self] = &[
+    /// The tables of a file, in the order of the documentation.
+    pub(crate) const FILE_SECTIONS: &[Self] = &[
         Self::Server,
         Self::Store,
         Self::Tenants,
@@ -40,7 +40,7 @@ impl Section {
         Self::Seed,
     ];
 
-    /// As it is written in the file and, in capitals, in a variable.
+    /// The name in the file and, in upper case, in variables.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Process => "",
@@ -60,18 +60,18 @@ impl Section {
         }
     }
 
-    /// Whether it holds entries with names of their own, as in `[upstreams.openai]`.
+    /// Whether it has named entries, as in `[upstreams.openai]`.
     pub(crate) fn has_entries(self) -> bool {
         matches!(self, Self::Tenants | Self::Upstreams | Self::Models | Self::Mcp)
     }
 
-    /// Whether variables set its keys too. Programs are started by what the file says, and by nothing else.
+    /// Whether variables can set its keys. Only the file may name programs to start.
     pub(crate) fn has_variables(self) -> bool {
         self != Self::Mcp
     }
 
     pub(crate) fn named(name: &str) -> Option<Self> {
-        Self::OF_FILE.iter().copied().find(|section| section.name() == name)
+        Self::FILE_SECTIONS.iter().copied().find(|section| section.name() == name)
     }
 
     pub(crate) fn keys(self) -> impl Iterator<Item = &'static Key> {
@@ -90,7 +90,7 @@ pub(crate) struct Key {
     pub(crate) name: &'static str,
     pub(crate) shape: Shape,
     pub(crate) preset: DefaultValue,
-    /// The kinds of upstream that know it; empty for keys of other sections and for those that all know.
+    /// The kinds of upstream that have it; empty for keys of other sections and for those of all kinds.
     pub(crate) kinds: &'static [Kind],
     /// A sentence for the documentation.
     #[cfg_attr(not(test), expect(dead_code, reason = "the tests hold the documentation to it"))]
@@ -98,13 +98,13 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// The variables that set it; `entry` is the name of the entry in capitals.
+    /// The variables that set it; `entry` is the upper-case name of the entry.
     pub(crate) fn variables(&self, entry: Option<&str>) -> Vec<String> {
         let key = self.name.to_ascii_uppercase();
         let section = self.section.name().to_ascii_uppercase();
         match (self.section, entry) {
             (Section::Process, _) => vec![format!("AMALGAM_{key}")],
-            // The short name is the one that people type; the long one follows the rule.
+            // The short name is for typing; the long one follows the rule.
             (Section::Server, _) if self.name == "listen" => {
                 vec!["AMALGAM_LISTEN".to_owned(), "AMALGAM_SERVER_LISTEN".to_owned()]
             }
@@ -123,7 +123,7 @@ impl Key {
     }
 }
 
-/// What a key accepts.
+/// The type of values that a key accepts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Shape {
     Text,
@@ -134,12 +134,12 @@ pub(crate) enum Shape {
         least: i64,
         most: i64,
     },
-    /// Bounds in milliseconds.
+    /// Limits in milliseconds.
     Duration {
         least: u64,
         most: u64,
     },
-    /// Bounds in bytes.
+    /// Limits in bytes.
     Size {
         least: u64,
         most: u64,
@@ -151,44 +151,44 @@ pub(crate) enum Shape {
     BaseUrl,
     /// Networks, or addresses.
     Networks,
-    /// One of them.
+    /// A single network.
     Network,
-    /// Origins of web pages: scheme, host and, where it is not the usual one, port.
+    /// Origins of web pages: scheme, host and, if it is not the default, port.
     Origins,
-    /// One of them.
+    /// A single origin.
     Origin,
-    /// The address of a server, as it is: with its slashes and its query.
+    /// The URL of a server, unchanged, with its slashes and its query.
     Url,
-    /// A file path, or the `https` address of a set of keys.
+    /// A file path, or the `https` URL of a key set.
     PathOrUrl,
-    /// Where the database is; a secret, since it may hold a password.
+    /// The location of the database; a secret, since it may contain a password.
     StoreUrl,
     Secret,
-    /// The value of an `Authorization` header: a secret that may have a scheme before it.
+    /// The value of an `Authorization` header: a secret, possibly with a scheme before it.
     Credential,
     Secrets,
     Headers,
-    /// The environment of a program.
+    /// The environment variables of a program.
     Variables,
     Names,
-    /// Any texts, in their order.
+    /// Any texts, in order.
     Arguments,
-    /// One of them.
+    /// A single argument.
     Argument,
-    /// Numbers of tenants.
+    /// Ids of tenants.
     Ids,
     Choice(&'static [&'static str]),
     Choices(&'static [&'static str]),
 }
 
-/// The value of a key that is not set.
+/// The value of an unset key.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum DefaultValue {
-    /// This value, written as a variable would have it.
+    /// This value, in the syntax of a variable.
     Value(&'static str),
     /// An entry without it is refused.
     Required,
-    /// Nothing; the text says what that means.
+    /// No value; the text says what that means.
     Unset(&'static str),
 }
 
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn a_variable_of_an_entry_can_be_taken_apart_in_one_way_only() {
         // AMALGAM_UPSTREAMS_X_Y_Z is the key Z of X_Y or the key Y_Z of X: one of both must not exist.
-        for section in Section::OF_FILE.iter().filter(|section| section.has_entries()) {
+        for section in Section::FILE_SECTIONS.iter().filter(|section| section.has_entries()) {
             for (key, other) in section.keys().flat_map(|key| section.keys().map(move |other| (key, other))) {
                 assert!(!key.name.ends_with(&format!("_{}", other.name)), "{section:?}: {} {}", key.name, other.name);
             }

@@ -1,6 +1,6 @@
 //! Secrets: their sources, and values that are never printed.
 //!
-//! A setting says `env:NAME`, `file:PATH` or the value itself. No message of this file repeats a value.
+//! A setting is `env:NAME`, `file:PATH` or the value itself. No message of this file repeats a value.
 
 use std::fmt;
 use std::fs::File;
@@ -11,23 +11,23 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use super::sources::Environment;
 
-/// More than any key or token needs; a path that leads to something large is a mistake.
+/// More than any key or token needs: a larger file is a mistake.
 const FILE_BYTES: u64 = 64 * 1024;
 
-/// A secret that a setting names.
+/// A secret of a setting.
 #[derive(Clone)]
 pub(crate) enum Secret {
     Known {
         from: SecretFrom,
         value: SecretString,
     },
-    /// `env:NAME`, and no such variable. The code that needs the value reports that.
+    /// `env:NAME` of an unset variable. The code that needs the value reports that.
     Missing {
         name: String,
     },
 }
 
-/// Where a known secret was read.
+/// The source of a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SecretFrom {
     Variable(String),
@@ -36,7 +36,7 @@ pub(crate) enum SecretFrom {
 }
 
 impl Secret {
-    /// Follows what a setting says; `folder` is where a relative path starts.
+    /// Resolves a setting; `folder` is the base of relative paths.
     pub(crate) fn resolve(written: &str, folder: &Path, environment: &Environment) -> Result<Self, String> {
         if let Some(name) = written.strip_prefix("env:") {
             return Self::from_variable(name, environment);
@@ -52,7 +52,7 @@ impl Secret {
         Self::known(SecretFrom::Setting, written)
     }
 
-    /// The variable that this secret is waiting for.
+    /// The unset variable.
     pub(crate) fn missing(&self) -> Option<&str> {
         match self {
             Self::Missing { name } => Some(name),
@@ -60,7 +60,7 @@ impl Secret {
         }
     }
 
-    /// The variable that the setting points to, there or not.
+    /// The variable that the setting names, set or not.
     pub(crate) fn variable(&self) -> Option<&str> {
         match self {
             Self::Missing { name } | Self::Known { from: SecretFrom::Variable(name), .. } => Some(name),
@@ -68,7 +68,7 @@ impl Secret {
         }
     }
 
-    /// The value, when there is one.
+    /// The value, if there is one.
     pub(crate) fn value(&self) -> Option<&SecretString> {
         match self {
             Self::Known { value, .. } => Some(value),
@@ -76,7 +76,7 @@ impl Secret {
         }
     }
 
-    /// Whether the value has a space inside, which no key has.
+    /// Whether the value contains a space, which no key does.
     pub(crate) fn has_space(&self) -> bool {
         self.value().is_some_and(|value| value.expose_secret().contains(' '))
     }
@@ -86,7 +86,7 @@ impl Secret {
             return Err("'env:' wants the name of a variable, as in 'env:OPENAI_API_KEY'".to_owned());
         }
         match environment.get(name).map_err(|_| format!("the variable {name} is not readable text"))? {
-            // A variable that is set to nothing is what an unset one becomes on its way through a shell script.
+            // Shell scripts turn unset variables into empty ones.
             None | Some("") => Ok(Self::Missing { name: name.to_owned() }),
             Some(text) => Self::known(SecretFrom::Variable(name.to_owned()), text),
         }
@@ -113,7 +113,7 @@ impl Secret {
         if text.trim().is_empty() {
             return Err("the secret is empty".to_owned());
         }
-        // It travels in an HTTP header, which carries nothing else.
+        // It is sent in an HTTP header, which allows nothing else.
         if !text.bytes().all(|byte| (0x20..=0x7e).contains(&byte)) {
             return Err("the secret has characters that a header cannot carry".to_owned());
         }

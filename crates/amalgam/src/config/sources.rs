@@ -1,4 +1,4 @@
-//! What a configuration is made from: flags, the environment and one file, gathered once.
+//! The sources of a configuration: flags, the environment and one file, read once.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -8,10 +8,10 @@ use std::path::PathBuf;
 
 use super::fault::{Fault, Faults, Origin};
 
-/// A configuration larger than this is some other file.
+/// A larger file is not a configuration.
 const FILE_BYTES: u64 = 1024 * 1024;
 
-/// Everything that [`Config::load`](super::Config::load) looks at. Without `Debug`: it holds secrets in the clear.
+/// The input of [`Config::load`](super::Config::load). Without `Debug`: it contains plain secrets.
 #[derive(Default)]
 pub(crate) struct Sources {
     pub(crate) flags: Flags,
@@ -19,7 +19,7 @@ pub(crate) struct Sources {
     pub(crate) file: Option<SourceFile>,
 }
 
-/// The settings that the command line can change.
+/// The settings that flags can change.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Flags {
     pub(crate) config: Option<PathBuf>,
@@ -27,7 +27,7 @@ pub(crate) struct Flags {
     pub(crate) data: Option<PathBuf>,
 }
 
-/// The configuration file as it was read.
+/// The text of the configuration file.
 pub(crate) struct SourceFile {
     pub(crate) path: PathBuf,
     pub(crate) text: String,
@@ -73,7 +73,7 @@ impl SourceFile {
     }
 }
 
-/// The environment as it was when the process started. Without `Debug`: it holds secrets in the clear.
+/// The environment at the start of the process. Without `Debug`: it contains plain secrets.
 #[derive(Default)]
 pub(crate) struct Environment {
     variables: BTreeMap<OsString, OsString>,

@@ -10,7 +10,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 pub(crate) enum StoreUrl {
     /// A file on this machine.
     Sqlite(PathBuf),
-    /// A server; the address may hold a password.
+    /// A server; the URL may contain a password.
     Postgres(SecretString),
 }
 
@@ -20,7 +20,7 @@ impl StoreUrl {
         Self::Sqlite(data.join("amalgam.db"))
     }
 
-    /// Reads an address; no message repeats it.
+    /// Parses a URL; no message repeats it.
     pub(crate) fn read(url: &SecretString) -> Result<Self, String> {
         let text = url.expose_secret();
         if let Some(path) = text.strip_prefix("sqlite:") {
@@ -41,7 +41,7 @@ impl StoreUrl {
 }
 
 impl StoreUrl {
-    /// What people call it: the name of the file or of the database.
+    /// The name of the file or of the database, for display.
     pub(crate) fn name(&self) -> String {
         let shown = self.to_string();
         match self {
@@ -54,11 +54,11 @@ impl StoreUrl {
     }
 }
 
-/// Server and database of an address, without everything that could be secret.
+/// Server and database of a URL, without anything that could be secret.
 fn host_of(text: &str) -> Option<String> {
     let rest = text.strip_prefix("postgres://").or_else(|| text.strip_prefix("postgresql://"))?;
     let rest = rest.split(['?', '#']).next().unwrap_or_default();
-    // The last one: a password may hold an unescaped `@`.
+    // The last one: a password may contain an unescaped `@`.
     let rest = rest.rsplit_once('@').map_or(rest, |(_, rest)| rest);
     (!rest.is_empty() || text.contains('?')).then(|| format!("postgres://{rest}"))
 }

@@ -1,8 +1,8 @@
 //! The nearest known name for an unknown one.
 
-/// The candidate closest to `written`, when it is close enough to be what was meant.
+/// The candidate closest to `written`, if it is close enough.
 ///
-/// A third of the letters may differ, and never more than four: a far-fetched guess sends the reader the wrong way.
+/// A third of the letters may differ, and at most four: a wrong guess would mislead the reader.
 pub(crate) fn nearest<'a>(written: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let written = written.to_lowercase();
     let allowed = (written.chars().count() / 3).clamp(1, 4);

@@ -5,13 +5,14 @@ mod mcp;
 
 use std::time::Duration;
 
+use amalgam_models::{Dialect, UpstreamKind};
 use proptest::prelude::*;
 use secrecy::ExposeSecret as _;
 
 use super::keys::KEYS;
 use super::schema::Section;
 use super::sources::SourceFile;
-use super::{Config, Dialect, DisplayedValue, Flags, KeySetAt, Kind, LoadedConfig, Origin, Sources, UpstreamProtocol};
+use super::{Config, DisplayedValue, Flags, KeySetLocation, LoadedConfig, Origin, Sources};
 
 fn load(text: &str, env: &[(&str, &str)]) -> Result<LoadedConfig, Vec<String>> {
     load_with(Some(text), env, Flags::default())
@@ -43,7 +44,7 @@ fn nothing_at_all_gives_the_demo_on_loopback() {
     assert_eq!(config.store.to_string(), "sqlite:amalgam-data/amalgam.db");
     assert_eq!(config.retention.transcripts, Duration::from_secs(30 * 24 * 3600));
     let [upstream] = config.upstreams.as_slice() else { panic!("{:?}", config.upstreams) };
-    assert_eq!((upstream.name.as_str(), upstream.kind()), ("demo", Kind::Demo));
+    assert_eq!((upstream.name.as_str(), upstream.kind.name()), ("demo", "demo"));
 }
 
 #[test]
@@ -258,16 +259,16 @@ fn variables_reach_entries_of_the_file_and_make_new_ones() {
     let loaded = load(text, &env).unwrap();
     assert_eq!(loaded.warnings, NO_FAULTS);
     let [first, second] = loaded.config.upstreams.as_slice() else { panic!("{:?}", loaded.config.upstreams) };
-    let remote = first.remote().unwrap();
+    let remote = first.remote.as_ref().unwrap();
     assert_eq!(
         (remote.base_url.as_str(), remote.models.as_slice()),
         ("https://y/v1", &["a".to_owned(), "b".to_owned()][..])
     );
     assert_eq!(remote.headers["x-two"].value().unwrap().expose_secret(), "2");
-    assert!(matches!(first.speaks, UpstreamProtocol::Chat { stream_usage: false, .. }));
+    assert!(matches!(first.kind, UpstreamKind::Chat { stream_usage: false, .. }));
     assert_eq!(second.name, "second_one");
-    assert!(matches!(second.speaks, UpstreamProtocol::Responses { dialect: Dialect::Agn003, .. }));
-    assert_eq!(second.remote().unwrap().models, ["c,d"]);
+    assert!(matches!(second.kind, UpstreamKind::Responses { dialect: Dialect::Agn003, .. }));
+    assert_eq!(second.remote.as_ref().unwrap().models, ["c,d"]);
     assert_eq!(loaded.config.limits.body_bytes, 2 << 20, "a variable that is set to nothing is not set");
 }
 
@@ -363,7 +364,7 @@ fn nesting_without_end_is_refused() {
 /// Text that looks like a configuration, which plain noise never does.
 fn nearly_a_configuration() -> impl Strategy<Value = String> {
     let names: Vec<&str> = KEYS.iter().map(|key| key.name).chain(["", "x", "\"é\"", "a.b"]).collect();
-    let sections: Vec<&str> = Section::OF_FILE.iter().map(|section| section.name()).collect();
+    let sections: Vec<&str> = Section::FILE_SECTIONS.iter().map(|section| section.name()).collect();
     let value = prop_oneof![
         Just("[]".to_owned()),
         Just("{ a = 1, \"b\" = [\"env:X\"] }".to_owned()),

@@ -1,6 +1,6 @@
-//! Sizes as people write them: `2MiB`, `500KB`; durations are read the same way everywhere.
+//! Sizes with units: `2MiB`, `500KB`.
 //!
-//! Reading and writing only; which bounds hold for a key is the schema's business.
+//! Parses and writes them; the schema has the limits of each key.
 
 use amalgam_core::leading_number;
 pub(crate) use amalgam_core::{duration_from_text, duration_to_text};
@@ -17,9 +17,9 @@ const SIZES: &[(&str, u64)] = &[
     ("TiB", 1 << 40),
 ];
 
-/// Reads `2MiB`, `500KB`, `64 KiB` or a plain number of bytes; units in any case.
+/// Parses `2MiB`, `500KB`, `64 KiB` or a plain number of bytes; units in any case.
 ///
-/// `2M` is refused: the two readings differ by five per cent.
+/// `2M` is refused: its two meanings differ by five per cent.
 pub(crate) fn size_from_text(text: &str) -> Option<u64> {
     let (amount, unit) = leading_number(text.trim())?;
     let unit = unit.trim_start();
@@ -27,7 +27,7 @@ pub(crate) fn size_from_text(text: &str) -> Option<u64> {
     amount.checked_mul(scale)
 }
 
-/// Writes a size in the unit that needs the fewest digits and loses nothing.
+/// Writes a size in the unit that needs the fewest digits without rounding.
 pub(crate) fn size_to_text(bytes: u64) -> String {
     if bytes == 0 {
         return "0B".to_owned();

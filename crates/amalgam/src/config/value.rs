@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use amalgam_server::Network;
+use amalgam_core::Network;
 use amalgam_tools::Allowed;
 use serde_json::json;
 use toml::de::DeValue;
@@ -21,7 +21,7 @@ use super::suggest::did_you_mean;
 use super::units::{duration_from_text, duration_to_text, size_from_text, size_to_text};
 use crate::logs;
 
-/// A value that its shape has accepted.
+/// A valid value.
 #[derive(Debug, Clone)]
 pub(crate) enum Value {
     Text(String),
@@ -37,7 +37,7 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    /// What `check` shows: as it would be written, secrets without their value.
+    /// The value for `check`, in configuration syntax; secrets are hidden.
     pub(crate) fn shown(&self) -> serde_json::Value {
         match self {
             Self::Text(text) => json!(text),
@@ -56,12 +56,12 @@ impl Value {
     }
 }
 
-/// A field type that a key's value turns into.
+/// The field type of a key's value.
 pub(crate) trait FromValue: Sized {
-    /// `None` where the schema gives the key another shape, which is a mistake in this program.
+    /// `None` if the schema gives the key another shape, which is a bug.
     fn from_value(value: Value) -> Option<Self>;
 
-    /// Stands in for a value that was refused, so that the rest can be checked. It is never used: loading fails.
+    /// A placeholder for a refused value, so that the rest can be checked. It is never used: loading fails.
     fn placeholder() -> Self;
 }
 
@@ -109,7 +109,7 @@ impl<T: FromValue> FromValue for Vec<T> {
     }
 }
 
-/// Reads what was written for `key`; every fault of a list is told.
+/// Parses the value of `key`; reports all faults of a list.
 pub(crate) fn parse(
     key: &Key,
     at: &KeyPath,
@@ -142,7 +142,7 @@ impl Parser<'_> {
     fn fault(&self, origin: &Origin, problem: String) -> Fault {
         let message = match origin {
             Origin::File { .. } => format!("{} in {}: {problem}", self.key.name, self.at),
-            // A variable or a flag already says which key it is.
+            // A variable or a flag names its key already.
             _ => problem,
         };
         Fault::new(origin.clone(), message)
@@ -187,7 +187,7 @@ impl Parser<'_> {
         if faults.is_empty() { Ok(Value::List(values)) } else { Err(faults) }
     }
 
-    /// A list in a variable: `a,b`, or `["a", "b"]` where an item has a comma.
+    /// A list in a variable: `a,b`, or `["a", "b"]` if an item has a comma.
     fn plain_list(&self, text: &str, origin: &Origin) -> Result<Vec<LocatedValue>, Vec<Fault>> {
         if text.trim_start().starts_with('[') {
             if let Ok(value) = DeValue::parse(text.trim())
@@ -228,7 +228,7 @@ impl Parser<'_> {
     fn variables(&self, located: &LocatedValue) -> Result<Value, Vec<Fault>> {
         let pairs = match &located.raw {
             Raw::Table(pairs) => pairs.clone(),
-            // The default; a variable does not set it.
+            // The default; no variable sets it.
             Raw::Plain(text) if text.is_empty() => Vec::new(),
             raw => {
                 let problem = format!("expected a table such as {{ NAME = \"value\" }}, found {}", kind_of(raw));
@@ -389,7 +389,7 @@ fn address(text: &str) -> Result<Value, String> {
         .map_err(|_| format!("expected an address with port such as 127.0.0.1:8080, found {}", shortened(text)))
 }
 
-/// The address of an upstream, without the slash at its end. It is not repeated: it may have a password in it.
+/// The URL of an upstream, without its trailing slash. Messages do not repeat it: it may contain a password.
 fn base_url(text: &str) -> Result<Value, String> {
     let uri = text.parse::<http::Uri>().ok().filter(|uri| matches!(uri.scheme_str(), Some("http" | "https")));
     let (Some(uri), false) = (uri, text.contains('#')) else {
@@ -404,7 +404,7 @@ fn base_url(text: &str) -> Result<Value, String> {
     Ok(Value::Text(text.trim_end_matches('/').to_owned()))
 }
 
-/// The origin of a web page, as browsers send it. `null` is none: every sandboxed frame of every site has it.
+/// The origin of a web page, as browsers send it. `null` is refused: every sandboxed frame of every site has it.
 fn origin(text: &str) -> Result<Value, String> {
     let expected = || format!("expected an origin such as https://app.example.com, found {}", shortened(text));
     let (scheme, authority) = text.split_once("://").ok_or_else(expected)?;
@@ -418,7 +418,7 @@ fn origin(text: &str) -> Result<Value, String> {
     }
 }
 
-/// The address of a server. It is not repeated: it may have a password in it.
+/// The URL of a server. Messages do not repeat it: it may contain a password.
 fn server_url(text: &str) -> Result<Value, String> {
     let uri = text.parse::<http::Uri>().ok().filter(|uri| matches!(uri.scheme_str(), Some("http" | "https")));
     let uri = uri.filter(|uri| uri.host().is_some_and(|host| !host.is_empty()) && !text.contains('#'));
@@ -429,7 +429,7 @@ fn server_url(text: &str) -> Result<Value, String> {
     Ok(Value::Text(text.to_owned()))
 }
 
-/// The address of a set of keys: HTTPS only, since an attacker who changes the keys in transit could sign in as any user.
+/// The URL of a key set: HTTPS only, since an attacker who changes the keys in transit could sign in as any user.
 fn key_set_url(text: &str) -> Result<Value, String> {
     let uri = text.parse::<http::Uri>().ok().filter(|uri| uri.host().is_some_and(|host| !host.is_empty()));
     let Some(uri) = uri else { return Err("expected a path or an address such as https://issuer/keys".to_owned()) };
@@ -483,7 +483,7 @@ fn plain_table(text: &str, origin: &Origin) -> Option<Vec<(String, LocatedValue)
         .collect()
 }
 
-/// What was written instead, for a message about a value that is no secret.
+/// The configured value, for a message about a value that is not a secret.
 fn found(raw: &Raw) -> String {
     match raw {
         Raw::Plain(text) | Raw::Text(text) => shortened(text),
@@ -493,7 +493,7 @@ fn found(raw: &Raw) -> String {
     }
 }
 
-/// What kind of thing was written, for a message that must not repeat it.
+/// The type of the configured value, for a message that must not repeat it.
 fn kind_of(raw: &Raw) -> &'static str {
     match raw {
         Raw::Plain(_) | Raw::Text(_) => "a string",

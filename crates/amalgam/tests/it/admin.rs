@@ -9,7 +9,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
-use amalgam_testkit::{Amalgam, Client, HttpAnswer, Setup};
+use amalgam_testkit::{Amalgam, Client, HttpAnswer, Setup, binary};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -121,7 +121,7 @@ async fn an_administrator_keeps_the_keys_of_its_own_tenant_and_reaches_no_other(
         let own = client(created["key"].as_str().unwrap());
         assert_eq!(own.get("/v1/models").await.status, 200);
 
-        // The other tenant sees nothing of it, and is told the same about what never was.
+        // The other tenant sees nothing of it, and gets the same answer as for an id that never existed.
         assert_eq!(b.get("/admin/keys").await.json()["data"], json!([]));
         for (path, status) in [(path.as_str(), 404), ("/admin/keys/key_AM-nobody", 404)] {
             assert_eq!(send(&b, Method::DELETE, path, &json!({})).await.status, status);
@@ -210,7 +210,7 @@ impl Exposed {
         let config =
             "[server]\nadmin_listen = \"127.0.0.1:0\"\n\n[tenants.one]\nid = 1\nkeys = [\"am_one-0123456789\"]\n";
         std::fs::write(folder.path().join("amalgam.toml"), config).unwrap();
-        let mut child = Command::new(BINARY)
+        let mut child = Command::new(binary(BINARY))
             .args(["serve", "--config", "amalgam.toml", "--listen", "0.0.0.0:0", "--data", "data"])
             .current_dir(folder.path())
             .env_clear()

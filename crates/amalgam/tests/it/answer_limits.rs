@@ -1,4 +1,4 @@
-//! Answers that their limit has cut, whatever the upstream says about it.
+//! Answers that their limit has cut, however the upstream reports it.
 
 use amalgam_testkit::Reply;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Calls that wait for somebody to agree: asked in one response, decided by an item, by an administrator or by nobody.
+//! Calls that wait for an approval: requested in one response, decided by an item, by an administrator or by the deadline.
 
 use amalgam_testkit::{Client, HttpAnswer, Reply, Setup};
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ async fn asked(workshop: &Workshop, wire: Wire, delivery: Delivery) -> (Value, S
     (response, id)
 }
 
-/// The word of the caller, as a request that goes on.
+/// The caller's decision, as a request that continues the turn.
 fn word(before: &Value, id: &str, approve: bool) -> Value {
     let item = json!({"type": "mcp_approval_response", "approval_request_id": id, "approve": approve});
     json!({"input": [item], "previous_response_id": before["id"], "tools": [named("refund")]})
@@ -64,7 +64,7 @@ async fn a_call_that_its_caller_agrees_to_runs_and_one_that_it_denies_does_not()
                 assert_eq!(shown(&second), [GRANTED, "message"], "{place}");
                 assert_eq!(second["output"][0]["approval_request_id"], json!(id), "{place}");
                 assert_eq!(workshop.service.requests().len(), ran, "{place}");
-                // What is told to the model is a call and its output, and nothing of the asking.
+                // The model receives a call and its output, and nothing of the approval.
                 let said = workshop.told(wire);
                 let who: Vec<_> = said.iter().map(|(who, _)| who.as_str()).collect();
                 assert_eq!(who, ["user", "call", "output"], "{place}: {said:?}");
@@ -74,7 +74,7 @@ async fn a_call_that_its_caller_agrees_to_runs_and_one_that_it_denies_does_not()
                 let mut no = word(&first, &id, false);
                 no["input"][0]["reason"] = json!("Too much money.");
                 let second = workshop.turn(wire, delivery, &[Script::text(&["Sorry."])], &no).await;
-                // right A9: nothing ran, so that no call is shown; the model is told, in this turn and in later ones.
+                // right A9: nothing ran, so no call is shown; the model learns it, in this turn and in later ones.
                 assert_eq!(shown(&second), ["message"], "{place}");
                 assert_eq!(workshop.service.requests().len(), ran, "{place}");
                 let refused = |said: &[(String, String)], place: &str| {
@@ -116,7 +116,7 @@ async fn an_administrator_decides_by_a_route_of_its_own() {
             );
             let decided = decide(&client, &id, json!({"decision": decision, "reason": "I say so."})).await;
             assert_eq!(decided.status, 200, "{}", decided.text());
-            // The same again changes nothing, another word comes too late.
+            // The same again changes nothing, another decision comes too late.
             assert_eq!(decide(&client, &id, json!({"decision": decision})).await.status, 200);
             let other = if decision == "approve" { "deny" } else { "approve" };
             assert_refused(&decide(&client, &id, json!({"decision": other})).await, 409, None, "conflict");
@@ -147,8 +147,8 @@ async fn an_administrator_decides_by_a_route_of_its_own() {
         for body in [json!({}), json!({"decision": "maybe"}), json!({"decision": true})] {
             assert_eq!(decide(&client, "mcpr_AM-aaaaaaaaaaaaaaaaaaaaaaaa", body).await.status, 400);
         }
-        let nobody = decide(&client, "mcpr_AM-aaaaaaaaaaaaaaaaaaaaaaaa", json!({"decision": "approve"})).await;
-        assert_eq!(nobody.status, 404, "{}", nobody.text());
+        let unknown = decide(&client, "mcpr_AM-aaaaaaaaaaaaaaaaaaaaaaaa", json!({"decision": "approve"})).await;
+        assert_eq!(unknown.status, 404, "{}", unknown.text());
     }
 }
 
@@ -157,7 +157,7 @@ async fn a_call_that_nobody_decides_about_is_refused_in_the_end() {
     for store in stores() {
         let workshop = workshop(&store, setup().extra("[limits]\napproval_deadline = \"1s\""), json!(true)).await;
         let client = workshop.client();
-        // Going on before anybody has said anything leaves it open.
+        // A turn that continues before the decision leaves it open.
         let (first, id) = asked(&workshop, Wire::Chat, Delivery::Whole).await;
         let (late, late_id) = asked(&workshop, Wire::Chat, Delivery::Whole).await;
         eventually("the time to be over", FINAL, async || {
@@ -225,7 +225,7 @@ async fn an_approval_of_somebody_else_looks_like_none() {
             assert_eq!(foreign, missing, "{} {key} {user}", store.name);
             assert!(foreign.1.contains("approval_not_found"), "{foreign:?}");
         }
-        // An administrator of the tenant sees it whoever the user is; one of another tenant does not.
+        // An administrator of the tenant sees it for every user; one of another tenant does not.
         let other = caller("am_b", "admin");
         for id in [id, nothing] {
             assert_eq!(other.get(&format!("/admin/approvals/{id}")).await.status, 404);
@@ -321,9 +321,9 @@ async fn a_yes_that_could_not_be_acted_on_is_still_a_yes() {
 
         // One of the other tools cannot be listed.
         let mut broken = request.clone();
-        let nobody =
+        let unreachable =
             json!({"type": "mcp", "server_label": "away", "server_url": format!("{}/mcp", workshop.service.url())});
-        broken["tools"] = json!([named("refund"), nobody]);
+        broken["tools"] = json!([named("refund"), unreachable]);
         workshop.service.always_for("/mcp", Reply::close());
         let refused = eventually("room", FINAL, async || {
             let answer = workshop.client().post_json("/v1/responses", &broken).await;

@@ -1,4 +1,4 @@
-//! The tenant's assistant from outside: what front ends send and read, what models are told, and what is kept.
+//! The tenant's assistant from outside: what front ends send and read, what models receive, and what is stored.
 //!
 //! Labels such as RNCC-05 name the rule that a test proves.
 

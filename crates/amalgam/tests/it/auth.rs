@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use amalgam_server::ROUTES;
-use amalgam_testkit::{Amalgam, Client, Setup, check};
+use amalgam_testkit::{Amalgam, Client, Setup, binary, check};
 use bytes::Bytes;
 use http::Method;
 use serde_json::json;
@@ -13,7 +13,7 @@ use crate::support::{BINARY, Delivery, Script, Wire, World, error_of};
 
 const KEY: &str = "am_right-key-0123456789";
 
-/// Routes that need nothing to be there before, and whether they are open to everybody.
+/// Routes that need nothing to be there before, and whether they are public.
 const SIMPLE: [(&str, &str, bool); 6] = [
     ("GET", "/healthz", true),
     ("GET", "/readyz", true),
@@ -40,17 +40,17 @@ async fn ask(client: &Client, method: &str, path: &str) -> amalgam_testkit::Http
 async fn every_route_that_is_not_public_needs_a_key() {
     // S19
     let amalgam = locked().await;
-    let nobody = Client::new(amalgam.url());
+    let anonymous = Client::new(amalgam.url());
     let routes = ROUTES.iter().map(|route| {
         let path = route.published_path().replace("{id}", "demo").replace(['{', '}'], "");
         (route.method.to_string(), path, route.public)
     });
     let mut routes: Vec<(String, String, bool)> = routes.collect();
-    let published = nobody.get("/openapi.json").await.json();
+    let published = anonymous.get("/openapi.json").await.json();
     let paths = published["paths"].as_object().expect("the document lists the routes");
     let listed: usize = paths.values().map(|methods| methods.as_object().map_or(0, serde_json::Map::len)).sum();
     assert_eq!(listed, routes.len(), "the published list is the table of routes");
-    // Paths and methods that do not exist are not told apart from those that do.
+    // Paths and methods that do not exist are not distinguished from those that do.
     for path in [
         "/",
         "/v1",
@@ -68,7 +68,7 @@ async fn every_route_that_is_not_public_needs_a_key() {
         routes.push((method.to_owned(), "/v1/responses".to_owned(), false));
     }
     for (method, path, public) in &routes {
-        let answer = ask(&nobody, method, path).await;
+        let answer = ask(&anonymous, method, path).await;
         if *public {
             assert_eq!(answer.status, 200, "{method} {path}: {}", answer.text());
             continue;
@@ -91,7 +91,7 @@ async fn every_route_that_is_not_public_needs_a_key() {
                 "{method} {path}"
             );
         }
-        let wrong = ask(&nobody.clone().with_key("am_wrong-key-0123456789"), method, path).await;
+        let wrong = ask(&anonymous.clone().with_key("am_wrong-key-0123456789"), method, path).await;
         assert_eq!(wrong.status, 401, "{method} {path} with a wrong key");
     }
 }
@@ -236,7 +236,7 @@ fn other_machines_are_not_served_without_a_key() {
         ("192.0.2.1:0", &["--config", "amalgam.toml"]),
         ("0.0.0.0:0", &[]),
     ] {
-        let output = Command::new(BINARY)
+        let output = Command::new(binary(BINARY))
             .args(["serve", "--listen", listen])
             .args(arguments)
             .current_dir(folder.path())

@@ -164,7 +164,7 @@ async fn cancelling_really_ends_the_upstreams_work() {
                 assert_eq!(retrieved(&client, &id).await, cancelled.json());
             }
         }
-        // Its events tell it too.
+        // Its events say so too.
         world.upstream(Wire::Chat).enqueue(Reply::hang());
         let request = background(Wire::Chat, Delivery::Stream, "Hi");
         let mut stream = client.post_stream("/v1/responses", &request).await;
@@ -246,7 +246,7 @@ async fn more_background_turns_than_room_wait_and_all_run() {
             count
         };
         assert_eq!((statuses("in_progress").await, statuses("queued").await), (2, TURNS - 2), "{}", store.name);
-        // There is no room for anybody else, and they are told so.
+        // There is no room for other requests, and they are refused.
         let busy =
             client.post_json("/v1/responses", &asking(Wire::Chat, Delivery::Whole, &json!({"input": "Hi"}))).await;
         assert_eq!(busy.status, 429, "{}", busy.text());
@@ -263,7 +263,7 @@ async fn more_background_turns_than_room_wait_and_all_run() {
             .collect();
         let mut numbers: Vec<usize> =
             asked.iter().map(|text| text.trim_start_matches("turn ").parse().unwrap()).collect();
-        // Those that found no room after all stand behind a few that came later.
+        // Turns that found no room after all are behind a few that came later.
         assert!(numbers.iter().enumerate().all(|(at, number)| at.abs_diff(*number) <= 8), "{numbers:?}");
         numbers.sort_unstable();
         assert_eq!(numbers, (0..TURNS).collect::<Vec<_>>(), "{}", store.name);
@@ -289,7 +289,7 @@ async fn no_more_turns_wait_than_the_limits_say() {
             assert_eq!(code, (429, json!("server_is_overloaded")), "{}", store.name);
             assert_eq!(answer.header("retry-after"), Some("5"), "{}", store.name);
         };
-        // However many come at once, no more than the limit are taken; one after the other all that fit.
+        // Of many at once no more than the limit are accepted; one after the other, all that fit.
         for attempts in [8, 1, 1, 1, 1] {
             let racing: Vec<_> = (0..attempts)
                 .map(|_| {
@@ -308,7 +308,7 @@ async fn no_more_turns_wait_than_the_limits_say() {
             }
         }
         assert_eq!(taken.len(), 1 + 3, "{}", store.name);
-        // Another tenant has room of its own, until there is none for anybody.
+        // Another tenant has room of its own, until there is none in total.
         let other = queued(&caller("am_b"), Wire::Chat, "other").await;
         let more = background(Wire::Chat, Delivery::Stream, "more");
         refused(&caller("am_b").post_json("/v1/responses", &more).await);
@@ -338,7 +338,7 @@ async fn a_stream_that_waits_in_the_queue_gives_signs_of_life() {
             events.push(stream.next_event().await.expect("the stream goes on").json());
         }
         assert_eq!(types(&events)[..2], ["response.created", "response.queued"], "{}", store.name);
-        // What comes later has the numbers behind the last event, whoever asks for it.
+        // Later events have the numbers after the last one, for every reader.
         for sign in &events[2..] {
             assert_eq!(*sign, json!({"type": "keepalive", "sequence_number": 1}), "{}", store.name);
         }

@@ -1,4 +1,4 @@
-//! Turns that are cancelled keep what was said until then, and a later turn tells it to the model.
+//! Turns that are cancelled keep their output so far, and a later turn sends it to the model.
 
 use amalgam_testkit::{Setup, check};
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ fn assert_partial(response: &Value, wire: Wire, what: &str) {
     assert_eq!(check::response(response), Vec::<String>::new(), "{what}");
     let usage = &response["usage"];
     let tokens = |name: &str| usage[name].as_u64().unwrap_or_default();
-    // The one wire that tells of tokens before its end; what the others do not tell is counted here.
+    // The one wire that reports tokens before its end; the server counts what the others do not report.
     assert_eq!(usage["estimated"] == true, wire != Wire::Anthropic, "{what}: {response}");
     assert!((1..40).contains(&tokens("input_tokens")), "{what}: {response}");
     assert!((1..8).contains(&tokens("output_tokens")), "{what}: {response}");

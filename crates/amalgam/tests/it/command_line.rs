@@ -111,12 +111,12 @@ async fn every_command_takes_the_tenant_by_one_word_and_its_alias() {
 fn errors_of_postgres_say_a_thing_once() {
     // right D
     let folder = tempfile::tempdir().unwrap();
-    let nobody = Upstream::unused_address();
-    let url = format!("postgres://ann:hush@{nobody}/shop");
+    let closed = Upstream::unused_address();
+    let url = format!("postgres://ann:hush@{closed}/shop");
     let cli = Cli::within(folder.path()).env("AMALGAM_STORE_URL", &url);
     let told = cli.failure(&["tenants", "create", "--name", "x"]);
     assert!(told.contains("refused"), "{told}");
-    for once in [&nobody.to_string(), "store", "refused", "opening"] {
+    for once in [&closed.to_string(), "store", "refused", "opening"] {
         assert_eq!(told.matches(once).count(), 1, "`{once}` in {told}");
     }
     let Some(database) = Database::fresh() else { return };
@@ -164,8 +164,8 @@ fn doctor_names_the_remedy_for_corrupt_and_newer_databases() {
     assert_eq!(status, "fail", "{detail}");
     assert!(hint.contains("damaged") && hint.contains("restore a backup"), "{hint}");
 
-    let nobody = Upstream::unused_address();
-    let away = Cli::within(folder.path()).env("AMALGAM_STORE_URL", &format!("postgres://{nobody}/shop"));
+    let closed = Upstream::unused_address();
+    let away = Cli::within(folder.path()).env("AMALGAM_STORE_URL", &format!("postgres://{closed}/shop"));
     let (_, _, hint) = store_finding(&away);
     assert!(hint.contains("store.url"), "{hint}");
 }

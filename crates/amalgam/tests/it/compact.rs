@@ -9,7 +9,7 @@ use crate::support::{
 
 const SUMMARY: &str = "Wants a cake for \"twelve\".\nHas flour.";
 
-/// A conversation with everything in it that a summary has to stand for.
+/// A conversation with everything in it that a summary has to replace.
 fn conversation() -> Value {
     json!([
         {"role": "developer", "content": "Be kind."},
@@ -34,7 +34,7 @@ async fn compacted(world: &World, wire: Wire, body: &Value) -> Value {
     answer.json()
 }
 
-/// The roles and texts of what an upstream was sent, whatever its wire: instructions first.
+/// The roles and texts of what an upstream was sent, on any wire: instructions first.
 fn said_to(wire: Wire, sent: &Value) -> Vec<(String, String)> {
     let (list, instructions) = match wire {
         Wire::Chat => (&sent["messages"], &Value::Null),
@@ -154,7 +154,7 @@ async fn a_summary_of_another_tenant_or_a_damaged_one_is_refused_with_its_place(
     let item = answer.json()["output"][3].clone();
     let mut damaged = item.clone();
     let text = item["encrypted_content"].as_str().unwrap();
-    // Another letter than the one that is there, whichever that is.
+    // Another letter than the present one.
     let (kept, last) = text.split_at(text.len() - 4);
     let other = if last.starts_with('x') { "y" } else { "x" };
     damaged["encrypted_content"] = json!(format!("{kept}{other}{}", last.get(1..).unwrap()));

@@ -283,7 +283,7 @@ fn doctor_reports_a_bad_configuration_as_a_failed_check() {
     assert!(out(&output).contains(expected), "{output:?}");
 }
 
-/// Somebody on a port who gives every caller the same answer, for as long as the test process lives.
+/// A server on a port that gives every caller the same answer, for as long as the test process lives.
 struct Neighbour {
     address: std::net::SocketAddr,
 }

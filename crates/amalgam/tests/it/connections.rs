@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use amalgam_testkit::{Amalgam, Client, Gate, Setup};
+use amalgam_testkit::{Amalgam, Client, Gate, RawConnection, Setup};
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
     time::timeout,
 };
 
@@ -16,7 +15,7 @@ const KEY: &str = "am_places-key-0123456789";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Asks for this path on a connection of its own that stays open; the beginning of the answer.
-async fn ask(client: &Client, path: &str) -> (TcpStream, String) {
+async fn ask(client: &Client, path: &str) -> (RawConnection, String) {
     let mut socket = client.connect().await;
     let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {KEY}\r\n\r\n");
     // A server without a place may have hung up before it has read this.
@@ -27,7 +26,7 @@ async fn ask(client: &Client, path: &str) -> (TcpStream, String) {
 }
 
 /// Whether the server has ended a connection on which nothing is left to read.
-async fn has_ended(socket: &mut TcpStream) -> bool {
+async fn has_ended(socket: &mut RawConnection) -> bool {
     let mut byte = [0; 1];
     matches!(timeout(Duration::from_millis(20), socket.read(&mut byte)).await, Ok(Ok(0) | Err(_)))
 }

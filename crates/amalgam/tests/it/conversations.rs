@@ -200,8 +200,8 @@ async fn responses_go_on_in_a_conversation_and_add_to_it() {
         let both = json!({"input": "x", "conversation": id, "previous_response_id": first["id"]});
         let answer = client.post_json("/v1/responses", &asking(Wire::Chat, Delivery::Whole, &both)).await;
         assert_refused(&answer, 400, Some("conversation"), "mutually_exclusive_parameters");
-        let nobody = json!({"input": "x", "conversation": "conv_AM-aaaaaaaaaaaaaaaaaaaaaaaa"});
-        let answer = client.post_json("/v1/responses", &asking(Wire::Chat, Delivery::Whole, &nobody)).await;
+        let unknown = json!({"input": "x", "conversation": "conv_AM-aaaaaaaaaaaaaaaaaaaaaaaa"});
+        let answer = client.post_json("/v1/responses", &asking(Wire::Chat, Delivery::Whole, &unknown)).await;
         assert_refused(&answer, 404, Some("conversation"), "conversation_not_found");
     }
 }

@@ -1,4 +1,4 @@
-//! Processes that die, sleep and come back, and those that live on beside them. P1 to P6
+//! Processes that die, stop and continue, and the other processes on the same store. P1 to P6
 //!
 //! `AMALGAM_SOAK_CYCLES` makes the tests with many deaths go on for longer; `make soak` sets it.
 
@@ -20,7 +20,7 @@ use crate::support::{
     id_of, last_response, retrieved, say, shared_store, standing, text_of, types,
 };
 
-#[expect(clippy::disallowed_methods, reason = "how long to go on is for whoever runs the tests to say")]
+#[expect(clippy::disallowed_methods, reason = "the environment of the test run says how many cycles")]
 fn cycles() -> usize {
     std::env::var("AMALGAM_SOAK_CYCLES").ok().and_then(|cycles| cycles.parse().ok()).unwrap_or(20)
 }
@@ -56,7 +56,7 @@ async fn what_one_process_began_another_polls_follows_cancels_and_continues() {
     assert_eq!(texts, ["first", "first answer", "second"]);
     assert_eq!(retrieved(&here, id_of(&answer.json())).await, answer.json());
 
-    // Cancels, whichever of them runs it: the upstream hears of it at once.
+    // Cancels on either process: the upstream's connection is closed at once.
     for round in 0..4 {
         world.upstream(Wire::Chat).enqueue(Reply::hang());
         let asked = world.upstream(Wire::Chat).requests().len();
@@ -126,7 +126,7 @@ async fn deaths_under_load_beside_a_process_that_lives() {
         promises += check.end().await;
     }
     assert!(promises > cycles() * 6, "there was hardly any load: {promises} promises");
-    assert_eq!(store.unfinished(), 0, "nothing is stuck, whoever has seen it");
+    assert_eq!(store.unfinished(), 0, "nothing is stuck");
 }
 
 async fn check_beside(
@@ -140,12 +140,12 @@ async fn check_beside(
     let upstreams = [world.upstream(Wire::Chat), world.upstream(Wire::Responses)];
     let settled = settle(&client, &promised, killed, || Some(store.in_hand())).await;
     {
-        let mut calls = calls.lock().expect("nobody panicked");
+        let mut calls = calls.lock().expect("no task panicked");
         calls.count(upstreams);
         assert_kept(&settled, &calls);
     }
     repeat(&client, &promised).await;
-    let mut calls = calls.lock().expect("nobody panicked");
+    let mut calls = calls.lock().expect("no task panicked");
     calls.count(upstreams);
     assert_once(&promised, &calls);
     settled.len()
@@ -172,13 +172,13 @@ async fn deaths_under_load_and_a_restart_on_the_same_file() {
         let client = world.amalgam.client();
         let settled = settle(&client, &promised, killed, || None).await;
         {
-            let mut calls = calls.lock().expect("nobody panicked");
+            let mut calls = calls.lock().expect("no task panicked");
             calls.count([world.upstream(Wire::Chat), world.upstream(Wire::Responses)]);
             assert_kept(&settled, &calls);
         }
         repeat(&client, &promised).await;
         {
-            let mut calls = calls.lock().expect("nobody panicked");
+            let mut calls = calls.lock().expect("no task panicked");
             calls.count([world.upstream(Wire::Chat), world.upstream(Wire::Responses)]);
             assert_once(&promised, &calls);
         }
@@ -200,7 +200,7 @@ async fn what_a_dead_process_was_doing_fails_and_what_it_had_not_begun_runs() {
     let Some(store) = shared_store() else { return };
     let mut world = World::with(store.setup(Setup::new().extra("[limits]\nmax_in_flight = 2")), &[]).await;
     let client = world.amalgam.client();
-    // Two streams fill the process: one in the middle of its words, one before them.
+    // Two streams fill the process: one in the middle of its text, one before it.
     let words = Script::text(&["a", "b", "c"]).reply(Wire::Chat, Delivery::Stream);
     world.upstream(Wire::Chat).enqueue(words.clone().hang_after(3));
     world.upstream(Wire::Chat).enqueue(words.hang_after(1));
@@ -228,7 +228,7 @@ async fn what_a_dead_process_was_doing_fails_and_what_it_had_not_begun_runs() {
         );
         assert!(failed["error"]["message"].as_str().unwrap().contains("stopped"), "{failed}");
         assert!(killed.elapsed() < final_after_a_death(), "{:?}", killed.elapsed());
-        // Its stream is told from the beginning, and to the end behind whatever somebody has seen of it.
+        // Its stream can be read from the beginning, and to the end after any event.
         let told = second.client().get(&format!("/v1/responses/{id}?stream=true")).await;
         assert_eq!(check::body(&told.body), Vec::<String>::new(), "{}", told.text());
         assert_eq!(last_response(&told.json_events()), failed);
@@ -280,7 +280,7 @@ async fn a_process_that_slept_tells_its_callers_what_the_store_says() {
         stored.push(ended(&second.client(), id_of(&events[0]["response"])).await);
     }
     assert!(asleep.elapsed() < final_after_a_death(), "{:?}", asleep.elapsed());
-    // Long enough for everybody to be sure.
+    // Long enough for every process to be sure.
     tokio::time::sleep(Duration::from_secs(15).saturating_sub(asleep.elapsed())).await;
     world.amalgam.wake();
     gate.open();
@@ -292,7 +292,7 @@ async fn a_process_that_slept_tells_its_callers_what_the_store_says() {
         assert_eq!(last_response(&events), stored);
         assert_eq!(retrieved(&client, id_of(&stored)).await, stored, "awake or not, it stays");
     }
-    // It is of use again. A background turn has failed if it ran here; whoever runs the others ends them when asked.
+    // The process works again. A background turn has failed if it ran here; the process that runs the others cancels them.
     let response = world.whole(Wire::Responses, &Script::text(&["fine"]), &json!({"input": "Hi"})).await;
     assert_eq!(retrieved(&second.client(), id_of(&response)).await, response);
     for response in &background {

@@ -76,7 +76,7 @@ async fn the_doors_without_a_model_name_use_what_the_configuration_has() {
     }
 }
 
-/// What the store is called, as the command tells that asks for it.
+/// The name of the store, as the command line prints it.
 fn name_of(store: &TestStore, cli: &Cli) -> String {
     let failure = cli.failure(&["reset", "everything"]);
     let name = failure.split_once("--confirm ").and_then(|(_, rest)| rest.split_whitespace().next());

@@ -199,13 +199,13 @@ async fn a_reference_stands_for_the_item_that_it_names() {
             let refused = client.post_json("/v1/responses", &request).await;
             assert_refused(&refused, 400, Some("input[1]"), "item_not_found");
         }
-        assert_eq!(world.upstream(Wire::Chat).requests().len(), asked, "nobody is asked in vain");
+        assert_eq!(world.upstream(Wire::Chat).requests().len(), asked, "no model is asked in vain");
     }
 }
 
 #[tokio::test]
 async fn what_cannot_be_continued_is_told_before_anybody_is_asked() {
-    // C-18, S10: missing, foreign, not kept and never heard of are one answer.
+    // C-18, S10: missing, foreign, not stored and unknown ids get the same answer.
     for (world, store) in worlds().await {
         let owned = said(&world, "x", json!({"input": "Hi"})).await;
         let unkept = said(&world, "x", json!({"input": "Hi", "store": false})).await;
@@ -307,7 +307,7 @@ async fn a_caller_that_leaves_a_stream_leaves_a_response_that_was_cancelled() {
         let response = ended(&world.amalgam.client(), id_of(&created)).await;
         assert_eq!(response["status"], "cancelled", "{}", store.name);
 
-        // One that leaves before the whole answer is there has a response too; nobody knows its id.
+        // A client that leaves before the whole answer is there has a response too, whose id it does not know.
         world.upstream(Wire::Chat).enqueue(Reply::hang());
         let whole = asking(Wire::Chat, Delivery::Whole, &json!({"input": "Hi"}));
         let client = world.amalgam.client();

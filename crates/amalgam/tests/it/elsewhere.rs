@@ -1,4 +1,4 @@
-//! A stored chain goes on wherever its next turn is asked for: on another wire, with another model.
+//! A stored chain can continue on another wire and with another model.
 
 use amalgam_testkit::{Reply, Setup};
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ async fn a_chain_begun_on_one_wire_goes_on_on_every_other() {
     }
 }
 
-/// A response of an upstream that thinks and seals its thoughts.
+/// A response of an upstream that reasons and seals its reasoning.
 fn thoughtful() -> Reply {
     Reply::json(json!({
         "id": "resp_up", "object": "response", "status": "completed", "model": "m-responses",
@@ -99,7 +99,7 @@ async fn reasoning_that_were_asked_for_are_kept_with_what_is_stored() {
     assert_eq!(sent["include"], json!(["reasoning.encrypted_content"]));
     let (_, sent) = ask(json!({"input": "And what barks?", "previous_response_id": first["id"]})).await;
     assert!(sent.to_string().contains("gAAAA-sealed-by-them"), "{sent:#}");
-    // A model that was not told to think may refuse to be asked for its thoughts.
+    // A model without reasoning may refuse a request that asks for it.
     assert_eq!(sent.get("include"), None);
     for request in [
         json!({"input": "Quick!", "reasoning": {"effort": "none"}}),

@@ -1,4 +1,4 @@
-//! The strict turn contract from outside: what IDE clients send and read, what models are told, and what outlives a process.
+//! The strict turn contract from outside: what IDE clients send and read, what models receive, and what outlives a process.
 //!
 //! Labels such as R034-15 name the rule that a test proves.
 

@@ -1,4 +1,4 @@
-//! `file_search` and `search_knowledge` from outside: what was imported is found, shown, told and cited, on every wire and
+//! `file_search` and `search_knowledge` from outside: what was imported is found, shown, sent and cited, on every wire and
 //! every store.
 
 mod bank;
@@ -161,7 +161,7 @@ async fn a_stream_tells_the_search_step_by_step_and_each_citation_where_it_stand
             let item = events.iter().find(|event| event["type"] == "response.output_item.added").expect("an item");
             assert_eq!((&item["item"]["status"], &item["item"]["queries"]), (&json!("in_progress"), &json!([])));
 
-            // Whoever follows later hears the same.
+            // A later reader of the stream gets the same.
             let response = last_response(&events);
             let again = library.client().get(&format!("/v1/responses/{}?stream=true", id_of(&response))).await;
             assert_eq!(checked_events(&again), events, "{place}");

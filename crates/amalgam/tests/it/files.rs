@@ -133,7 +133,7 @@ async fn files_are_listed_in_pages_by_age_and_by_purpose() {
             let answer = post(&client, form(&[("purpose", purpose)], "a.txt", None, b"x")).await;
             all.push(id_of(&answer.json()).to_owned());
         }
-        // Files of one moment stand in the order of their ids.
+        // Files of one moment are in the order of their ids.
         all.sort();
         let list = async |query: &str| client.get(&format!("/v1/files{query}")).await.json();
         let whole = list("?order=asc").await;

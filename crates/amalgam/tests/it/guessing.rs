@@ -55,7 +55,7 @@ async fn failures_count_for_the_client_behind_a_trusted_proxy_and_for_no_other()
     assert_eq!(from("198.51.100.2").with_key("am_another").get("/v1/models").await.status, 401);
     assert_eq!(from("198.51.100.1").with_key("am_another-one").get("/v1/models").await.status, 429);
 
-    // Without it the header is only what anybody can write.
+    // Without it any client can write the header.
     let amalgam = Amalgam::start(BINARY, Setup::new().tenant_key(KEY)).await;
     let from = |address: &str| Client::new(amalgam.url()).with_header("x-forwarded-for", address);
     guess(&from("198.51.100.1"), "one").await;

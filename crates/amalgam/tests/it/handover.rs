@@ -73,7 +73,7 @@ async fn another_process_takes_over_what_is_handed_over() {
         let id = waiting_for_its_model(&world, delivery).await;
         let second = world.another().await;
         let client = second.client();
-        // Somebody follows it at the other process all the while.
+        // A client follows it at the other process all the while.
         let follower = (delivery == Delivery::Stream).then(|| {
             let (client, path) = (client.clone(), format!("/v1/responses/{id}?stream=true"));
             beside(async move { client.get(&path).await })
@@ -111,7 +111,7 @@ async fn a_background_turn_that_ends_in_time_is_not_handed_over() {
 
 #[tokio::test]
 async fn what_was_told_in_part_fails_when_the_drain_is_over() {
-    // P5: another process could not go on with the same words.
+    // P5: another process could not continue with the same text.
     for store in stores() {
         let mut world = World::with(store.setup(short_drain()), &[]).await;
         let reply = Script::text(&["a", "b", "c"]).reply(Wire::Chat, Delivery::Stream).hang_after(3);

@@ -1,5 +1,5 @@
-//! A model that means harm, or has lost its mind: whatever it calls, the turn ends, the server lives, and all of it is
-//! written down.
+//! A model that is malicious or confused: the turn ends after any call, the server lives, and all of it is
+//! recorded.
 
 use std::{collections::BTreeMap, time::Duration};
 

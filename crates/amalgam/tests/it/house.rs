@@ -1,6 +1,6 @@
-//! Rules of the repository, checked by reading manifests, `cargo metadata` and sources: which crate may depend on which,
-//! that every crate takes lints and dependencies from the workspace, that lock files name no registry, and that no two
-//! public types share a name.
+//! Rules of the repository, checked by reading manifests, `cargo metadata` and sources: which crate may depend on which, how
+//! large a crate may be, that commands do not use the HTTP crate, that every crate takes lints and dependencies from the
+//! workspace, that lock files name no registry, and that no two public types share a name.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,36 +12,56 @@ use toml::Table;
 
 pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// What each crate may build on. Two columns, joined in the binary; a new crate needs a line here.
-const MAY_KNOW: [(&str, &[&str]); 11] = [
-    ("amalgam-protocol", &[]),
-    ("amalgam-core", &["amalgam-protocol"]),
-    ("amalgam-engine", &["amalgam-protocol", "amalgam-core"]),
-    ("amalgam-app", &["amalgam-protocol", "amalgam-core", "amalgam-engine"]),
-    ("amalgam-server", &["amalgam-protocol", "amalgam-core", "amalgam-engine", "amalgam-app"]),
-    ("amalgam-models", &["amalgam-protocol", "amalgam-core"]),
-    ("amalgam-tools", &["amalgam-protocol", "amalgam-core"]),
-    ("amalgam-store", &["amalgam-protocol", "amalgam-core"]),
+/// What each crate may build on. Rules on one side, implementations on the other, joined in the binary; a new crate
+/// needs a line here.
+const MAY_KNOW: [(&str, &[&str]); 17] = [
+    ("protocol", &[]),
+    ("core", &["protocol"]),
+    ("knowledge", &["protocol", "core"]),
+    ("assistant", &["protocol", "core", "knowledge"]),
+    ("execute", &["protocol", "core", "knowledge"]),
+    ("tokens", &["protocol", "core"]),
+    ("engine", &["protocol", "core"]),
+    ("app", &["protocol", "core", "knowledge", "assistant", "execute", "engine"]),
+    ("server", &["protocol", "core", "knowledge", "assistant", "execute", "engine", "app"]),
+    // The dialect `agn003` composes requests by the rules of the strict contract.
+    ("models", &["protocol", "core", "execute", "tokens"]),
+    ("tools", &["protocol", "core", "knowledge", "assistant"]),
+    ("store", &["protocol", "core", "knowledge"]),
+    ("store-sqlite", &["protocol", "core", "store"]),
+    ("store-postgres", &["protocol", "core", "store"]),
     (
         "amalgam",
         &[
-            "amalgam-protocol",
-            "amalgam-core",
-            "amalgam-engine",
-            "amalgam-app",
-            "amalgam-server",
-            "amalgam-models",
-            "amalgam-tools",
-            "amalgam-store",
+            "protocol",
+            "core",
+            "knowledge",
+            "assistant",
+            "execute",
+            "engine",
+            "app",
+            "server",
+            "models",
+            "tools",
+            "store",
+            "store-sqlite",
+            "store-postgres",
         ],
     ),
     // What checks the wire shares nothing with what writes it.
-    ("amalgam-testkit", &[]),
-    ("amalgam-bench", &[]),
+    ("testkit", &[]),
+    ("bench", &[]),
 ];
 
-/// Tests of one column that need the other: turns are kept in a real store, not in a likeness of one.
-const TESTS_WITH: [(&str, &str); 1] = [("amalgam-engine", "amalgam-store")];
+/// The crates of rules: plain data and functions.
+const PURE: [&str; 6] = ["protocol", "core", "knowledge", "assistant", "execute", "tokens"];
+
+/// Tests that need a crate beside theirs: turns are stored in a real store, and every store passes the same contract tests.
+const TESTS_WITH: [(&str, &str); 3] =
+    [("engine", "store-sqlite"), ("store", "store-sqlite"), ("store", "store-postgres")];
+
+/// The most lines of one crate, without tests.
+const MOST_SOURCE_LINES: usize = 12_000;
 
 /// What would bring waiting, sockets, clocks or databases into the pure crates.
 const IMPURE: [&str; 12] = [
@@ -68,23 +88,34 @@ fn dependencies_point_one_way_and_meet_only_in_the_binary() {
 fn a_dependency_against_the_direction_is_found() {
     let package = |name: &str, dependency: Value| json!({"packages": [{"name": name, "dependencies": [dependency]}]});
     let cases = [
-        (
-            package("amalgam-engine", json!({"name": "amalgam-models", "kind": null})),
-            "amalgam-engine builds on amalgam-models",
-        ),
-        (
-            package("amalgam-models", json!({"name": "amalgam-engine", "kind": "dev"})),
-            "amalgam-models tests with amalgam-engine",
-        ),
-        (package("amalgam", json!({"name": "amalgam-testkit", "kind": null})), "amalgam builds on amalgam-testkit"),
-        (package("amalgam-core", json!({"name": "tokio", "kind": null})), "amalgam-core is pure and builds on tokio"),
-        (package("amalgam-new", json!({"name": "bytes", "kind": null})), "amalgam-new has no place in MAY_KNOW"),
+        (package("amalgam-engine", json!({"name": "amalgam-models", "kind": null})), "engine builds on models"),
+        (package("amalgam-models", json!({"name": "amalgam-engine", "kind": "dev"})), "models tests with engine"),
+        (package("amalgam", json!({"name": "amalgam-testkit", "kind": null})), "amalgam builds on testkit"),
+        (package("amalgam-core", json!({"name": "amalgam-execute", "kind": null})), "core builds on execute"),
+        (package("amalgam-execute", json!({"name": "jiff", "kind": null})), "execute is pure and builds on jiff"),
+        (package("amalgam-core", json!({"name": "tokio", "kind": null})), "core is pure and builds on tokio"),
+        (package("amalgam-new", json!({"name": "bytes", "kind": null})), "new has no place in MAY_KNOW"),
     ];
     for (metadata, expected) in cases {
         assert_eq!(direction_violations(&metadata), [expected]);
     }
     let allowed = package("amalgam-models", json!({"name": "amalgam-testkit", "kind": "dev"}));
     assert_eq!(direction_violations(&allowed), [""; 0]);
+}
+
+/// The files of the binary that join, describe and serve the HTTP interface. Commands use the application layer instead.
+const HTTP_FILES: [&str; 3] = ["cmd/openapi.rs", "cmd/serve.rs", "wire_up.rs"];
+
+#[test]
+fn only_the_commands_that_serve_and_describe_http_use_its_crate() {
+    let folder = Path::new(ROOT).join("crates/amalgam/src");
+    let mut files: Vec<String> = files_where(&|name| name.ends_with(".rs"), &folder)
+        .iter()
+        .filter(|path| read(path).contains("amalgam_server"))
+        .map(|path| path.strip_prefix(&folder).expect("the file is in the folder").display().to_string())
+        .collect();
+    files.sort();
+    assert_eq!(files, HTTP_FILES, "see crates/app/src/administration");
 }
 
 #[test]
@@ -129,6 +160,22 @@ fn a_manifest_that_goes_its_own_way_is_found() {
             "`cc` does not come from the workspace",
         ]
     );
+}
+
+#[test]
+fn no_crate_has_more_source_lines_than_a_reader_can_hold() {
+    let crates = fs::read_dir(Path::new(ROOT).join("crates")).expect("the crates can be listed");
+    for folder in crates.map(|entry| entry.expect("entries of the tree can be read").path()) {
+        let is_source = |name: &str| name.ends_with(".rs") && !name.ends_with("tests.rs");
+        let files = files_where(&is_source, &folder.join("src"));
+        let lines: usize = files.iter().map(|path| source_lines(&read(path))).sum();
+        assert!(lines < MOST_SOURCE_LINES, "{} has {lines} lines", folder.display());
+    }
+}
+
+/// The lines of a file before its tests, which are at its end.
+fn source_lines(text: &str) -> usize {
+    text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default().lines().count()
 }
 
 #[test]
@@ -223,24 +270,29 @@ fn table(name: &str) -> Table {
     read(&Path::new(ROOT).join(name)).parse().expect("the file is TOML")
 }
 
+/// A crate's name without the prefix that all of them share.
+fn short(package: &str) -> &str {
+    package.strip_prefix("amalgam-").unwrap_or(package)
+}
+
 fn direction_violations(metadata: &Value) -> Vec<String> {
     let mut violations = Vec::new();
     for package in metadata["packages"].as_array().expect("cargo lists packages") {
-        let name = package["name"].as_str().expect("a package has a name");
+        let name = short(package["name"].as_str().expect("a package has a name"));
         let Some((_, may_know)) = MAY_KNOW.iter().find(|(known, _)| *known == name) else {
             violations.push(format!("{name} has no place in MAY_KNOW"));
             continue;
         };
         for dependency in package["dependencies"].as_array().expect("cargo lists dependencies") {
-            let to = dependency["name"].as_str().expect("a dependency has a name");
+            let package = dependency["name"].as_str().expect("a dependency has a name");
+            let to = short(package);
             let in_tests = dependency["kind"] == "dev";
-            let for_tests = in_tests && (to == "amalgam-testkit" || TESTS_WITH.contains(&(name, to)));
-            if to.starts_with("amalgam") && !may_know.contains(&to) && !for_tests {
+            let for_tests = in_tests && (to == "testkit" || TESTS_WITH.contains(&(name, to)));
+            if package.starts_with("amalgam") && !may_know.contains(&to) && !for_tests {
                 let how = if in_tests { "tests with" } else { "builds on" };
                 violations.push(format!("{name} {how} {to}"));
             }
-            let pure = ["amalgam-protocol", "amalgam-core"].contains(&name);
-            if pure && !in_tests && IMPURE.contains(&to) {
+            if PURE.contains(&name) && !in_tests && IMPURE.contains(&to) {
                 violations.push(format!("{name} is pure and builds on {to}"));
             }
         }

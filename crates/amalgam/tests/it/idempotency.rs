@@ -326,7 +326,7 @@ async fn a_twin_takes_over_what_a_dead_process_was_doing() {
     world.upstream(Wire::Chat).wait_for_requests(1).await;
     world.upstream(Wire::Chat).enqueue(Script::text(&["mine"]).reply(Wire::Chat, Delivery::Whole));
     world.amalgam.kill();
-    assert!(dying.end().await.is_err(), "whoever asked the dead one hears nothing");
+    assert!(dying.end().await.is_err(), "the caller of the dead process gets no answer");
     let answer = post(&second.client(), "k", &request).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(retrieved(&second.client(), id_of(&answer.json())).await, answer.json());
@@ -377,7 +377,8 @@ async fn a_key_whose_response_was_deleted_while_it_ran_is_free_again() {
         assert_eq!(client.request(Method::DELETE, &path, &[], Bytes::new()).await.status, 200, "{}", store.name);
         gate.open();
         world.upstream(Wire::Chat).enqueue(Script::text(&["anew"]).reply(Wire::Chat, Delivery::Stream));
-        let again = tokio::time::timeout(SOON, post(&client, "k", &request)).await.expect("nobody works on it");
+        let again =
+            tokio::time::timeout(SOON, post(&client, "k", &request)).await.expect("no other process works on it");
         let response = final_response(Delivery::Stream, &again);
         assert_eq!(response["status"], "completed", "{}", store.name);
         assert_ne!(id_of(&response), id_of(&created), "{}", store.name);
@@ -401,7 +402,7 @@ async fn a_stream_is_told_again_also_when_its_events_are_gone() {
         eventually("the events to be gone", SOON, async || (client.get(&path).await.status == 400).then_some(())).await;
         let again = post(&client, "k", &request).await;
         assert_eq!(again.header(REPLAYED), Some("true"), "{}", store.name);
-        // Its items are told as a whole; the pieces that they came in are not known any more.
+        // Its items are sent as a whole; the deltas are not stored any more.
         let events = again.json_events();
         let life = ["response.created", "response.in_progress"];
         let items = ["response.output_item.added", "response.output_item.done"];

@@ -1,6 +1,6 @@
 //! What belongs to one caller looks to every other one exactly as if it did not exist.
 //!
-//! The routes come from the server's own table: a route with an id that this test has never heard of makes it fail.
+//! The routes come from the server's own table: a route with an id that this test does not know makes it fail.
 
 use amalgam_server::{ROUTES, RouteInfo};
 use amalgam_testkit::{Client, HttpAnswer, Setup};
@@ -118,7 +118,7 @@ async fn create_tool(world: &World, client: &Client) -> (String, String) {
     let request = json!({"input": "Hi", "tools": [{"type": "function", "name": "secret_tool"}]});
     let response = client.post_json("/v1/responses", &asking(Wire::Chat, Delivery::Whole, &request)).await.json();
     let asks = response["output"].as_array().into_iter().flatten().find(|item| item["type"] == "mcp_approval_request");
-    let approval = asks.and_then(|item| item["id"].as_str()).expect("the call waits for somebody to agree");
+    let approval = asks.and_then(|item| item["id"].as_str()).expect("the call waits for an approval");
     ("secret_tool".to_owned(), approval.to_owned())
 }
 
@@ -198,7 +198,7 @@ impl Question {
     }
 }
 
-/// Where a route leads with these ids; nothing where nobody has said whose the things behind it are.
+/// The path of a route with these ids; nothing if this test does not know the objects behind it.
 fn path_to(route: &str, owned: &Owned) -> Option<String> {
     let path = match route {
         path if path.starts_with("/v1/responses/{id}") => path.replace("{id}", &owned.response),
@@ -229,7 +229,7 @@ fn path_to(route: &str, owned: &Owned) -> Option<String> {
     (!path.contains('{')).then_some(path)
 }
 
-/// A body that would change something; nothing where nobody has said what the route takes.
+/// A body that would change something; nothing if this test does not know what the route takes.
 fn body_for(method: &Method, route: &str) -> Option<Option<Value>> {
     match (method, route) {
         (&Method::GET | &Method::DELETE, _) | (&Method::POST, "/v1/responses/{id}/cancel") => Some(None),
@@ -245,7 +245,7 @@ fn body_for(method: &Method, route: &str) -> Option<Option<Value>> {
     }
 }
 
-/// Requests for a response that name what somebody has.
+/// Requests for a response that name objects of a user.
 fn requests(owned: &Owned) -> Vec<Value> {
     let reference = |id: &str| json!([{"type": "item_reference", "id": id}]);
     let fields = [
@@ -278,7 +278,7 @@ async fn told_on_a_socket(world: &World, key: &str, user: &str, owned: &Owned) -
     all
 }
 
-/// Every question about what somebody has: each route with an id, each field that names one.
+/// Every request for objects of a user: each route with an id, each field that names one.
 fn questions(owned: &Owned) -> Vec<Question> {
     let mut questions = Vec::new();
     // Models are the server's, not a caller's; and in a place of one's own every name is free, which is asked below.
@@ -345,7 +345,7 @@ fn without_ids(text: String, owned: &Owned) -> String {
         &owned.turn,
     ];
     let text = ids.iter().fold(text, |text, id| text.replace(id.as_str(), "ID"));
-    // A thread has a number, which may stand anywhere: it is told between quotes.
+    // The number of a thread may occur anywhere: errors have it between quotes.
     text.replace(&format!("'{}'", owned.session), "'ID'")
 }
 

@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
-use amalgam_testkit::{Amalgam, Client, Setup};
+use amalgam_testkit::{Amalgam, Client, Polling, Setup};
 use serde_json::{Value, json};
 
 use crate::support::{BINARY, Cli, error_of, stores};
@@ -18,9 +18,9 @@ const KEY: &str = "am_configured-0123456789";
 
 /// Asks until the status is this one, with an end to the patience.
 async fn becomes(client: &Client, path: &str, status: u16) -> Duration {
-    let started = Instant::now();
+    let (polling, started) = (Polling::new(), Instant::now());
     loop {
-        let answer = client.get(path).await;
+        let answer = polling.attempt(client.get(path)).await;
         if answer.status == status {
             return started.elapsed();
         }
@@ -195,8 +195,8 @@ async fn a_new_master_key_changes_nothing_for_callers_now_or_after_a_restart() {
     for bank in [&["--company-id", "1"][..], &["--common"]] {
         let tried = |cli: Cli| cli.failure(&[&["tools", "try", "sealed"], bank].concat());
         let unopened = "settings.headers.x-api-key";
-        assert!(!tried(with(newest)).contains(unopened), "it is opened, and finds nobody there");
-        assert!(tried(with(oldest)).contains(unopened), "nobody can open what it needs");
+        assert!(!tried(with(newest)).contains(unopened), "it is opened, and the server is not there");
+        assert!(tried(with(oldest)).contains(unopened), "no key opens what it needs");
     }
     let doctor = with(oldest).run(&["doctor", "--listen", "127.0.0.1:0", "--json"]);
     let report: Value = serde_json::from_slice(&doctor.stdout).unwrap();

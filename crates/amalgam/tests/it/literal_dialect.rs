@@ -12,7 +12,7 @@ const TENANT: &str = "[tenants.literal]\nid = 1\nkeys = [\"am_literal\"]\n";
 const EXECUTE: &str = "/api/agent/execute";
 const RESPOND: &str = "/api/v2/ai-agent/respond/";
 
-/// A server over one upstream that speaks the dialect, with an agent that is told `System.`
+/// A server over one upstream that speaks the dialect, with an agent whose prompt is `System.`
 struct Literal {
     amalgam: Amalgam,
     upstream: Upstream,

@@ -1,4 +1,4 @@
-//! MCP servers as tools: listed and run by us, whatever the model behind the request speaks.
+//! MCP servers as tools: listed and run by the server, for every kind of upstream.
 
 use amalgam_testkit::{Reply, Request, Upstream, check};
 use serde_json::{Value, json};
@@ -61,7 +61,7 @@ async fn a_server_is_listed_called_and_shown_on_every_wire() {
                         "{place}"
                     );
                     assert_eq!(retrieved(&workshop.client(), id_of(&response)).await, response);
-                    // What was listed is not listed once more, and the pair is told to whoever comes next.
+                    // What was listed is not listed once more, and the next model receives the pair.
                     let mut more = request.clone();
                     more["previous_response_id"] = response["id"].clone();
                     more["input"] = json!("And now?");
@@ -118,7 +118,7 @@ async fn only_what_the_request_allows_is_offered() {
     ];
     for (allowed, expected) in cases {
         let request = request(server(&workshop, json!({"allowed_tools": allowed})));
-        // A model that calls another one all the same calls what nobody offered.
+        // A model that calls another one all the same calls a tool that was not offered.
         let scripts = [calls("call_1", "city__broken", "Oslo"), Script::text(&["x"])];
         let response = workshop.turn(Wire::Chat, Delivery::Whole, &scripts, &request).await;
         let listed: Vec<_> =
@@ -280,7 +280,7 @@ async fn callers_with_credentials_of_their_own_never_share_one() {
 async fn a_server_that_cannot_be_asked_is_named_before_any_model_is() {
     let workshop = Workshop::on(&stores()[0]).await;
     let cases = [
-        ("nobody there", Reply::close()),
+        ("connection closed", Reply::close()),
         ("another thing", Reply::html(200, "hello")),
         ("an error", Reply::status(500)),
         ("too old", Reply::json(json!({"jsonrpc": "2.0", "id": 1, "result": {"protocolVersion": "1999-01-01"}}))),
@@ -354,7 +354,7 @@ async fn a_server_of_the_operators_is_named_by_its_label_and_by_tools_of_the_ban
         for request in mcp_requests(&remote, "tools/call") {
             assert_eq!(request.header("authorization"), Some(format!("Bearer {AUTHORIZATION}").as_str()));
         }
-        // Another tenant's, nobody's, and one with credentials that are not the operator's.
+        // Another tenant's, an unknown one, and one with credentials that are not the operator's.
         for tool in [
             json!({"type": "mcp", "server_label": "others"}),
             json!({"type": "mcp", "server_label": "nobody"}),
@@ -399,7 +399,7 @@ fn misbehave(request: &Request) -> Reply {
         "is larger than is kept" => whole(text(&"x".repeat(300 * 1024))),
         "is no JSON" => Reply::bytes("application/json", "{"),
         "is no UTF-8" => Reply::bytes("application/json", &b"{\"a\":\"\xff\"}"[..]),
-        "answers somebody else" => Reply::json(json!({"jsonrpc": "2.0", "id": 424_242, "result": text("x")})),
+        "answers another request" => Reply::json(json!({"jsonrpc": "2.0", "id": 424_242, "result": text("x")})),
         "says nothing" => whole(json!({})),
         "says no" => {
             Reply::json(json!({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32602, "message": "no"}}))
@@ -426,7 +426,7 @@ async fn a_server_that_misbehaves_is_a_result_like_any_other() {
             ("is larger than is kept", "too_large"),
             ("is no JSON", "broken"),
             ("is no UTF-8", "broken"),
-            ("answers somebody else", "broken"),
+            ("answers another request", "broken"),
             ("says nothing", "broken"),
             ("says no", "refused"),
             ("fails", "refused"),

@@ -10,7 +10,7 @@ fn list_of(names: &[&str]) -> Reply {
     Reply::json(json!({"object": "list", "data": data}))
 }
 
-/// The names of the models of a list; profiles, which stand behind them, are another matter.
+/// The names of the models of a list, without the profiles at its end.
 fn ids(list: &Value) -> Vec<&str> {
     named(list, |card| card["owned_by"] != "assistant")
 }

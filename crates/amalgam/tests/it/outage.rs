@@ -1,4 +1,4 @@
-//! A store that goes away and comes back: nothing is promised meanwhile, and nothing that was promised is lost. S16
+//! A store that is unreachable for a while: nothing is acknowledged meanwhile, and nothing acknowledged is lost. S16
 
 use std::{
     path::PathBuf,
@@ -26,7 +26,7 @@ struct Server {
 
 impl Server {
     /// Only where tests with PostgreSQL run at all, and its programs are here.
-    #[expect(clippy::disallowed_methods, reason = "whether there is a server is for whoever runs the tests to say")]
+    #[expect(clippy::disallowed_methods, reason = "the environment of the test run names the server")]
     fn start() -> Option<Self> {
         if std::env::var_os("AMALGAM_TEST_POSTGRES").is_none_or(|server| server.is_empty()) || !script(&["find"]).1 {
             say("skipped: AMALGAM_TEST_POSTGRES names no server, or none can be started");
@@ -79,7 +79,7 @@ fn wire(delivery: Delivery) -> Wire {
     }
 }
 
-/// Wants a refusal that says when to come back.
+/// Expects a refusal with `Retry-After`.
 fn assert_away(answer: &HttpAnswer) {
     assert_eq!(answer.status, 503, "{}", answer.text());
     assert_eq!(error_of(answer)["code"], "store_unavailable", "{}", answer.text());
@@ -96,7 +96,7 @@ async fn prepared(setup: Setup) -> World {
     world
 }
 
-/// Callers that ask all the time, whatever they are told; every response that was acknowledged.
+/// Callers that send requests all the time, also after errors; every response that was acknowledged.
 async fn under_load(client: Client, delivery: Delivery, stop: watch::Receiver<bool>) -> Vec<Value> {
     let mut acknowledged = Vec::new();
     let mut refused = 0;
@@ -113,14 +113,14 @@ async fn under_load(client: Client, delivery: Delivery, stop: watch::Receiver<bo
         let response = match delivery {
             Delivery::Whole => answer.json(),
             Delivery::Stream => {
-                // P5: whatever happens, a stream ends in a terminal event.
+                // P5: in any case a stream ends in a terminal event.
                 assert_eq!(check::body(&answer.body), Vec::<String>::new(), "{}", answer.text());
                 answer.json_events().last().expect("a stream has events")["response"].clone()
             }
         };
         acknowledged.push(response);
     }
-    assert!(refused > 0, "nobody was refused while the store was away");
+    assert!(refused > 0, "no request was refused while the store was away");
     acknowledged
 }
 
@@ -141,7 +141,7 @@ async fn a_database_that_restarts_is_waited_for_and_nothing_is_lost() {
     let mut acknowledged = vec![kept.clone()];
     for round in 0..3 {
         tokio::time::sleep(Duration::from_millis(300)).await;
-        // Two streams are in the middle of their words when the database goes. The caller of one leaves while its end can
+        // Two streams are in the middle of their text when the database goes. The caller of one leaves while its end can
         // not be written.
         let gate = Gate::new();
         let mut streams = Vec::new();
@@ -198,7 +198,7 @@ async fn a_database_that_restarts_is_waited_for_and_nothing_is_lost() {
         assert!(back.elapsed() < SOON, "{:?}", back.elapsed());
         acknowledged.push(answer.json());
         assert_eq!(client.get("/readyz").await.status, 200);
-        // P3, P5: the one that was interrupted has ended, and was told so.
+        // P3, P5: the one that was interrupted has ended, and its caller received the error.
         let told = stream.rest().await;
         assert!(told.last().is_some_and(amalgam_testkit::sse::SseEvent::is_done), "round {round}: {told:?}");
         let last = told[told.len() - 2].json()["response"].clone();
@@ -273,7 +273,7 @@ async fn claimed_before(world: &World, away: impl FnOnce(), back: impl FnOnce())
     away();
     gate.open();
     assert_away(&kept.end().await);
-    // What is not kept is told; only that it was cannot be remembered.
+    // What is not stored is answered; only that it was cannot be remembered.
     let unkept = unkept.end().await;
     assert_eq!(unkept.status, 200, "{}", unkept.text());
     back();
@@ -283,7 +283,7 @@ async fn claimed_before(world: &World, away: impl FnOnce(), back: impl FnOnce())
     .await;
     world.upstream(Wire::Anthropic).from_now_on(Script::text(&["b"]).reply(Wire::Anthropic, Delivery::Whole));
     for (key, keeps) in [("kept", true), ("unkept", false)] {
-        let again = tokio::time::timeout(SOON, asked(key, keeps).end()).await.expect("nobody works on it");
+        let again = tokio::time::timeout(SOON, asked(key, keeps).end()).await.expect("no other process works on it");
         assert_eq!(again.status, 200, "{key}: {}", again.text());
     }
 }

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use amalgam_testkit::{Amalgam, Client, Setup, Upstream};
+use amalgam_testkit::{Amalgam, Client, RawConnection, Setup, Upstream};
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
     time::timeout,
 };
 
@@ -15,7 +14,7 @@ use crate::support::{BINARY, error_of, eventually};
 /// Generous: the machine may have other things to do.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Every route that takes a body of this size, with the part of a JSON object that its text may stand in.
+/// Every route that takes a body of this size, with the part of a JSON object that may contain its text.
 const DOORS: [&str; 8] = [
     "/v1/responses",
     "/v1/responses/compact",
@@ -28,7 +27,7 @@ const DOORS: [&str; 8] = [
 ];
 
 /// The beginning of a request whose body is said to have so many bytes.
-async fn begin(client: &Client, path: &str, kind: &str, length: usize) -> TcpStream {
+async fn begin(client: &Client, path: &str, kind: &str, length: usize) -> RawConnection {
     let mut socket = client.connect().await;
     let head =
         format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n");
@@ -37,13 +36,13 @@ async fn begin(client: &Client, path: &str, kind: &str, length: usize) -> TcpStr
 }
 
 /// Sends as much of `bytes` as the server takes.
-async fn send(socket: &mut TcpStream, bytes: &[u8]) {
+async fn send(socket: &mut RawConnection, bytes: &[u8]) {
     // A server that has refused the rest may have closed its side.
     let _ = timeout(PATIENCE, socket.write_all(bytes)).await.expect("the server reads, or hangs up");
 }
 
 /// The head of an answer that came before the request was whole.
-async fn early_answer(socket: &mut TcpStream) -> String {
+async fn early_answer(socket: &mut RawConnection) -> String {
     let mut answer = Vec::new();
     let mut piece = [0; 4096];
     while !answer.windows(4).any(|window| window == b"\r\n\r\n") {
@@ -63,7 +62,7 @@ fn resident(amalgam: &Amalgam) -> usize {
 }
 
 /// A socket that has begun a message: frames that are not the last one, with so many bytes in all.
-async fn begin_message(client: &Client, bytes: &[u8]) -> TcpStream {
+async fn begin_message(client: &Client, bytes: &[u8]) -> RawConnection {
     let mut socket = client.connect().await;
     let handshake = "GET /v1/responses HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
                      sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\

@@ -189,7 +189,7 @@ async fn usage_is_the_upstreams_with_every_detail() {
     for wire in WIRES {
         for delivery in DELIVERIES {
             let response = world.response(wire, delivery, &greeting(), &hello()).await;
-            // Messages does not count thoughts apart.
+            // Messages does not count reasoning separately.
             let thoughts = if wire == Wire::Anthropic { 0 } else { 2 };
             let expected = json!({
                 "input_tokens": 11, "input_tokens_details": {"cached_tokens": 3, "cache_write_tokens": 0},
@@ -337,7 +337,7 @@ async fn structured_output_reaches_every_upstream_and_is_echoed_with_its_schema(
             assert_eq!(sent.pointer(path), Some(&schema), "{sent}");
         }
     }
-    // Messages has no such setting: whatever stands for it must carry the schema, and its answer must come out as text.
+    // Messages has no such setting: its replacement must carry the schema, and its answer must come out as text.
     for delivery in DELIVERIES {
         world.response(Wire::Anthropic, delivery, &Script::text(&["{}"]), &request).await;
         let sent = world.sent(Wire::Anthropic);

@@ -71,7 +71,7 @@ async fn a_stream_that_has_ended_is_told_again_from_any_event_on() {
                 let rest = tail(&client, &id, Some(seen as u64)).await;
                 assert_eq!(rest, original[seen + 1..].concat(), "{} {wire:?} after {seen}", store.name);
             }
-            // Whoever has seen everything is told that this was all.
+            // A reader that has seen everything gets the end of the stream.
             for beyond in [events as u64, 1 << 40, i64::MAX as u64] {
                 assert_eq!(
                     tail(&client, &id, Some(beyond)).await,
@@ -158,7 +158,7 @@ async fn a_stream_that_failed_or_was_cancelled_is_told_to_its_end() {
         let original = frames(&original);
         let failed = last_response(&sse::json_events(&original.concat()));
         assert_eq!(failed["status"], "failed");
-        // Up to the last thing that the model said; what follows is told once more to whoever asks for it.
+        // Up to the last event of the model; what follows is sent once more on request.
         for seen in 0..original.len() - 3 {
             let rest = tail(&client, id_of(&failed), Some(seen as u64)).await;
             assert_eq!(rest, original[seen + 1..].concat(), "{} after {seen}", store.name);

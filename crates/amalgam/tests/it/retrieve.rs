@@ -156,7 +156,7 @@ async fn a_response_that_was_deleted_is_gone_and_cannot_be_continued() {
         assert_refused(&answer, 400, Some("previous_response_id"), "previous_response_not_found");
         assert_eq!(world.upstream(Wire::Chat).requests().len(), before);
 
-        // What builds on it still stands, with everything that it was given.
+        // Responses that continue it are still there, with their whole input.
         let third = json!({"input": "three", "previous_response_id": id_of(&second)});
         world.whole(Wire::Chat, &fine, &third).await;
         let said: Vec<Value> =

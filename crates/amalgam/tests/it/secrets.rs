@@ -1,4 +1,4 @@
-//! P12: secrets are planted everywhere that one can be, everything is made to speak, and none of them is found.
+//! P12: secrets are planted everywhere that one can be, every output is searched, and none of them is found.
 
 #![expect(clippy::unwrap_used, reason = "the helpers of a test fail by panicking, as the test does")]
 
@@ -57,7 +57,7 @@ async fn no_secret_comes_out_in_answers_logs_reports_or_the_database() {
     }
 }
 
-/// Makes everything speak on a store, and finds no secret in what it says and writes to files; the secrets.
+/// Uses every route and command on a store, and finds no secret in their output and files; the secrets.
 async fn everything_speaks(store: &TestStore) -> Vec<String> {
     let tenants = format!("[tenants.one]\nid = 1\nkeys = [\"{CALLER}\"]\n");
     let setup = Setup::new()
@@ -84,7 +84,7 @@ async fn everything_speaks(store: &TestStore) -> Vec<String> {
         .env("AMALGAM_AUTH_JWT_AUDIENCE", "amalgam");
     let mut said: Vec<(String, Vec<u8>)> = Vec::new();
 
-    // Keys are made in both ways; the answer to that is the one place where one may stand.
+    // Keys are made in both ways; the answer to that is the one place where a key may appear.
     let made = operator.post_json("/admin/keys", &json!({"scopes": ["use", "admin"]})).await.json();
     let over_http = made["key"].as_str().unwrap().to_owned();
     let at_home = cli.json(&["keys", "create", "--tenant", "1"])["key"].as_str().unwrap().to_owned();
@@ -175,7 +175,7 @@ async fn everything_speaks(store: &TestStore) -> Vec<String> {
         let output = cli.run(command);
         said.push((format!("{command:?}"), [output.stdout, output.stderr].concat()));
     }
-    // Neither a database that is away nor an address that cannot be read is told with its password.
+    // Neither the error of an unreachable database nor that of an invalid address contains its password.
     for url in [format!("postgres://me:{PASSWORD}@127.0.0.1:1/db"), format!("mysql://me:{PASSWORD}@127.0.0.1/db")] {
         for command in [&["check"][..], &["doctor"], &["migrate"], &["tenants", "list"], &["serve"]] {
             let folder = tempfile::tempdir().unwrap();

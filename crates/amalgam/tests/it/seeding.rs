@@ -65,7 +65,7 @@ async fn tools_are_listed_and_seeded_all_or_by_name_and_never_twice() {
         assert_eq!(cli.text(&["seed_ai_agent_tools", "--list"]), cli.text(&["seed", "tools", "--list"]));
         assert_eq!(campus.tools().await, []);
 
-        // A name that nobody has: nothing is written, not even for the name beside it.
+        // A name that no profile has: nothing is written, not even for the name beside it.
         let wrong = ["seed", "tools", "--tool", "get_course_detail", "--tool", "get_curse"];
         assert!(cli.failure(&wrong).contains("get_curse"), "{}", store.name);
         assert_eq!(campus.tools().await, [], "{}", store.name);
@@ -105,9 +105,9 @@ async fn profiles_are_seeded_with_their_tools_for_the_companies_that_are_named()
         assert_eq!(outcomes(&seeded["tools"]), ["created"; 3], "the tools come first");
         assert_eq!(seeded["data"].as_array().map(Vec::len), Some(2));
         assert_eq!((campus.profiles("am_a").await, campus.profiles("am_b").await), (bound.clone(), bound.clone()));
-        assert_eq!(campus.profiles("am_c").await, [], "{}: nobody named this one", store.name);
+        assert_eq!(campus.profiles("am_c").await, [], "{}: no command named this one", store.name);
 
-        // What somebody chose for a profile stays; its words are those of the seed again, as one more version.
+        // An administrator's settings of a profile stay; its prompt is that of the seed again, as one more version.
         let path = "/admin/profiles/home-assistant";
         let own = json!({"prompt": "Sell shoes.", "tools": [], "model": "fast", "active": false});
         let put = [("content-type", "application/json")];
@@ -135,7 +135,7 @@ async fn configs_are_filled_where_they_are_empty_and_replaced_on_request_but_for
             .env("AI_AGENT_MODEL", "gpt-4o")
             .env("AI_AGENT_TEMPERATURE", "0.3")
             .env("AI_AGENT_SYSTEM_PROMPT_VERSION", "v7")
-            .env("OPENAI_API_KEY", "sk-of-everybody");
+            .env("OPENAI_API_KEY", "sk-of-all");
         let own = json!({"model": "mine", "history_max_messages": 3, "api_key": "sk-mine"});
         let patch = [("content-type", "application/json")];
         let path = "/admin/configs/1";

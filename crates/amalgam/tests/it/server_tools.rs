@@ -1,4 +1,4 @@
-//! Tools that the server runs, from outside: one response whatever happens in it, on every wire and every store.
+//! Tools that the server runs, from outside: one response for all rounds, on every wire and every store.
 
 mod around;
 mod doors;
@@ -87,7 +87,7 @@ async fn a_turn_with_a_tool_of_the_bank_is_one_response_on_every_wire() {
             assert_eq!(workshop.service.requests().len(), count + 1, "{place}");
             assert_eq!(workshop.service.request(count).json(), json!({"city": "Oslo"}));
 
-            // The model was offered the whole tool, and was told its own call and what came out.
+            // The model was offered the whole tool, and received its own call and the output.
             let upstream = workshop.world.upstream(wire);
             let sent = upstream.requests().into_iter().rev().take(2).map(|request| request.json()).collect::<Vec<_>>();
             for body in &sent {
@@ -105,14 +105,14 @@ async fn a_turn_with_a_tool_of_the_bank_is_one_response_on_every_wire() {
                 "{place}"
             );
 
-            // What is kept is what was told.
+            // What is stored is what was sent.
             let client = workshop.client();
             let id = id_of(&response);
             assert_eq!(retrieved(&client, id).await, response, "{place}");
             let items = client.get(&format!("/v1/responses/{id}/input_items")).await.json();
             assert_eq!(items["data"].as_array().map(Vec::len), Some(1), "{place}: {items}");
 
-            // Any other model goes on from it, and sees call and output as a pair.
+            // Any other model can continue it, and sees call and output as a pair.
             let other = WIRES[(count + 1) % WIRES.len()];
             let more = json!({"input": "And now?", "previous_response_id": id});
             workshop.turn(other, delivery, &[Script::text(&["Still."])], &more).await;
@@ -167,7 +167,7 @@ async fn a_streamed_turn_shows_each_call_with_its_own_events_and_ends_once() {
             let indices: Vec<_> = events.iter().filter_map(|event| event["output_index"].as_u64()).collect();
             assert_eq!(indices, [vec![0; 6], vec![1; 6], vec![2; 6]].concat());
 
-            // The stream can be told again, to the byte, from any place on.
+            // The stream can be replayed, byte for byte, from any event on.
             let response = last_response(&events);
             let path = format!("/v1/responses/{}?stream=true", id_of(&response));
             let again = workshop.client().get(&path).await;
@@ -215,7 +215,7 @@ async fn reasoning_and_rounds_follow_each_other_until_the_model_is_done() {
                     "{place}"
                 );
                 assert_eq!(text_of(&response), "Stay.");
-                // The upstreams differ in how they take thoughts back.
+                // The upstreams differ in how they take reasoning back.
                 let thought = |(who, what): &(String, String)| who == "reasoning" || what.contains("earlier reasoning");
                 let said: Vec<_> = workshop.told(wire).into_iter().filter(|line| !thought(line)).collect();
                 let who = said.iter().map(|(who, _)| who.as_str()).collect::<Vec<_>>();
@@ -266,7 +266,7 @@ async fn the_bank_also_knows_tools_of_the_client_and_what_is_built_in() {
         let request = json!({"input": "Hi", "tools": [named("open_door"), named("current_time")]});
         for wire in WIRES {
             for delivery in DELIVERIES {
-                // The bank has its words, and the client its calls.
+                // The bank has its own tool, and the client its calls.
                 let both =
                     Script::new([Said::call("call_1", "current_time", &["{}"]), asks("call_2", "open_door", "Oslo")]);
                 let response = workshop.turn(wire, delivery, &[both], &request).await;

@@ -1,4 +1,4 @@
-//! Streams whose upstream is silent: they begin all the same, live on, and tell at their end who has answered.
+//! Streams whose upstream is silent: they begin all the same, live on, and name at their end the model that answered.
 
 use amalgam_testkit::{Amalgam, Client, EventStream, Gate, Reply, Setup, Upstream, check, sse};
 use serde_json::{Value, json};
@@ -51,7 +51,7 @@ async fn a_stream_begins_and_lives_while_its_upstream_sends_no_head() {
             let model = format!("{}/{}", wire.kind(), wire.model());
             assert_eq!(completed["amalgam"], json!({"model": model, "losses": []}));
             assert_eq!(retrieved(&client, &id).await, completed, "{} {wire:?}", store.name);
-            // Another connection is told the same events from the first one on.
+            // Another connection gets the same events from the first one on.
             let again = client.get(&format!("/v1/responses/{id}?stream=true")).await;
             let events = checked_events(&again);
             assert_eq!(types(&events)[..3], ["response.created", "response.in_progress", "keepalive"]);

@@ -5,10 +5,9 @@ mod memory;
 
 use std::time::Duration;
 
-use amalgam_testkit::{Amalgam, Gate, Reply, Setup, check, spec};
+use amalgam_testkit::{Amalgam, Gate, RawConnection, Reply, Setup, check, spec};
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
 use tokio_tungstenite::{
     WebSocketStream, client_async,
     tungstenite::{Error, Message, client::IntoClientRequest, http},
@@ -20,7 +19,7 @@ use crate::support::{
 };
 
 /// A client of a socket.
-pub(crate) struct Socket(WebSocketStream<TcpStream>);
+pub(crate) struct Socket(WebSocketStream<RawConnection>);
 
 /// How the server ended a connection, or refused to make it a socket.
 type Closed = Option<u16>;
@@ -42,7 +41,7 @@ impl Socket {
         for (name, value) in headers {
             request.headers_mut().insert(*name, value.parse().expect("a header"));
         }
-        let stream = TcpStream::connect(amalgam.url().trim_start_matches("http://")).await.expect("it listens");
+        let stream = amalgam.client().connect().await;
         match client_async(request, stream).await {
             Ok((socket, answer)) => {
                 assert!(answer.headers().contains_key("x-request-id"), "{answer:?}");
@@ -260,7 +259,7 @@ async fn what_is_wrong_is_told_and_the_connection_goes_on() {
     assert!(world.upstream(wire).requests().is_empty());
     world.upstream(wire).enqueue(says("Fine.").reply(wire, Delivery::Stream));
     assert_eq!(text_of(&socket.respond(&create(wire, json!({"input": "Hi"}))).await), "Fine.");
-    // What an upstream refuses is told in the same shape.
+    // A refusal of an upstream has the same shape.
     let too_long = json!({"error": {"message": "too long", "code": "context_length_exceeded"}});
     world.upstream(wire).enqueue(Reply::status(400).with_json(too_long));
     let (status, _, code) = socket.refused(&create(wire, json!({"input": "Hi"}))).await;
@@ -275,7 +274,7 @@ async fn strict_mode_is_asked_for_once_and_holds_for_every_response() {
     let fields = json!({"input": "Hi", "tools": [{"type": "web_search"}]});
     let (status, param, _) = socket.refused(&create(Wire::Chat, fields.clone())).await;
     assert_eq!((status, param.as_deref()), (400, Some("tools[0]")));
-    // Without it the loss is in the log: a socket has no headers to tell it in.
+    // Without it the loss is in the log: a WebSocket has no headers for it.
     let mut socket = Socket::open(&world.amalgam).await;
     world.upstream(Wire::Chat).enqueue(says("Fine.").reply(Wire::Chat, Delivery::Stream));
     socket.respond(&create(Wire::Chat, fields)).await;
@@ -327,7 +326,7 @@ async fn a_get_that_wants_no_socket_is_told_how_to_get_one() {
     assert_eq!(answer.status, 426);
     assert_eq!(error_of(&answer)["code"], "upgrade_required");
     assert_eq!((answer.header("upgrade"), answer.header("sec-websocket-version")), (Some("websocket"), Some("13")));
-    // S20: a page that somebody else wrote cannot use the open door of this machine.
+    // S20: a page of another origin cannot use the open server of this machine.
     let answer = Socket::open_with(&world.amalgam, &[("origin", "https://evil.example")]).await.err().unwrap();
     assert_eq!(answer.status(), 403);
 }

@@ -12,12 +12,12 @@ async fn a_bare_or_unreachable_server_is_left_out_and_reported() {
     // right C7
     let upstream = Upstream::always(Script::text(&["Hello."]).reply(Wire::Chat, Delivery::Whole));
     let setup = Setup::new().tenant_key("am_one").stateless().upstream("up", "chat", &upstream.base_url());
-    let nobody = Upstream::unused_address();
-    let setup = setup.option("models", "[\"m\"]").extra(&format!("[egress]\nallow_private = [\"{nobody}\"]"));
+    let closed = Upstream::unused_address();
+    let setup = setup.option("models", "[\"m\"]").extra(&format!("[egress]\nallow_private = [\"{closed}\"]"));
     let amalgam = Amalgam::start(BINARY, setup).await;
     let client = amalgam.client();
     let function: Value = serde_json::from_str(FUNCTION).unwrap();
-    let url = format!("http://{nobody}/mcp");
+    let url = format!("http://{closed}/mcp");
     for (mcp, why) in [
         (json!({"type": "mcp"}), "needs a server"),
         (json!({"type": "mcp", "server_label": "city"}), "server_url"),

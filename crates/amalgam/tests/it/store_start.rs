@@ -25,7 +25,7 @@ async fn kept(client: &Client) -> Value {
     answer.json()
 }
 
-/// Reads are served, writes are refused, and load balancers are told.
+/// Reads are served, writes are refused, and the readiness check says so.
 async fn assert_read_only(amalgam: &Amalgam, known: &[Value]) {
     let client = amalgam.client();
     assert_eq!(client.get("/healthz").await.status, 200);

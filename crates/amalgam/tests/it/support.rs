@@ -1,6 +1,6 @@
 //! The world that the tests of the door share: the real binary, and one scripted upstream for each wire.
 //!
-//! What an upstream says is written once, as a [`Script`], and played on whichever wire a test names. Every answer
+//! What an upstream says is written once, as a [`Script`], and played on the wire that a test names. Every answer
 //! passes the checkers on its way to the test, so that a test speaks only of what is special about it.
 
 mod cli;
@@ -159,7 +159,7 @@ impl World {
         answer
     }
 
-    /// Sends a request that no upstream should hear of, and returns the refusal.
+    /// Sends a request that must not reach an upstream, and returns the refusal.
     pub(crate) async fn refused(&self, request: &Value) -> HttpAnswer {
         let answer = self.amalgam.client().post_json("/v1/responses", request).await;
         assert_refusal(&answer);
@@ -243,7 +243,7 @@ pub(crate) fn assert_fine(problems: Vec<String>, answer: &HttpAnswer) {
     assert!(problems.is_empty(), "{}\nin\n{}", problems.join("\n"), answer.text());
 }
 
-/// Fails if the server's log tells of a panic.
+/// Fails if the server's log contains a panic.
 pub(crate) fn assert_calm(amalgam: &Amalgam) {
     let stderr = amalgam.stderr();
     assert!(!stderr.contains("panic"), "{stderr}");

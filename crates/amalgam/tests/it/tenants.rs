@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use amalgam_testkit::{Amalgam, Client, Setup};
+use amalgam_testkit::{Amalgam, Client, Polling, Setup};
 use serde_json::{Value, json};
 
 use crate::support::{BINARY, Cli, error_of, stores};
@@ -29,8 +29,8 @@ async fn a_tenant_that_is_made_and_changed_on_the_command_line_is_so_for_a_runni
             [&changed["name"], &changed["state"], &changed["ai_agent_enabled"]],
             [&json!("acme"), &json!("stateless"), &json!(false)]
         );
-        let started = Instant::now();
-        while client.post_json("/v1/conversations", &json!({})).await.status != 400 {
+        let (polling, started) = (Polling::new(), Instant::now());
+        while polling.attempt(client.post_json("/v1/conversations", &json!({}))).await.status != 400 {
             assert!(started.elapsed() < Duration::from_secs(30), "{}: not in force", store.name);
             tokio::time::sleep(Duration::from_millis(50)).await;
         }

@@ -75,12 +75,12 @@ async fn a_token_acts_for_its_user_in_its_tenant_and_may_use_but_not_administer(
         assert_eq!(
             Client::new(amalgam.url()).get("/v1/models").await.status,
             401,
-            "with tokens nobody is let in without"
+            "with tokens configured, requests without one are refused"
         );
     }
 }
 
-/// Somebody who signs tokens and says with which key.
+/// An issuer that signs tokens and names its keys.
 struct Issuer {
     pair: Ed25519KeyPair,
     /// The set of its one key, whose name is `k1`.
@@ -142,14 +142,14 @@ async fn a_set_of_keys_is_fetched_from_an_issuer_that_proves_who_it_is() {
         assert_eq!(issuer.ask(&amalgam, good.clone()).await, 200);
     }
     assert_eq!(Issuer::new().ask(&amalgam, good.clone()).await, 401);
-    // Names that nobody has heard of do not make it ask again and again.
+    // Unknown key names do not make it ask again and again.
     for number in 2..9 {
         assert_eq!(issuer.ask(&amalgam, json!({"alg": "EdDSA", "kid": format!("k{number}")})).await, 401);
     }
     assert_eq!(site.requests().len(), 1);
 
     let amalgam = Amalgam::start(BINARY, setup()).await;
-    assert_eq!(issuer.ask(&amalgam, good).await, 503, "nobody is refused, and nobody let in, for what cannot be known");
+    assert_eq!(issuer.ask(&amalgam, good).await, 503, "without keys a token is neither accepted nor refused");
     amalgam.wait_for_stderr("certificate").await;
     assert_eq!(site.requests().len(), 1);
 }

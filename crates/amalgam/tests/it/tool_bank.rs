@@ -282,7 +282,7 @@ async fn common_tools_are_there_for_every_tenant_and_changed_by_operators_alone(
         assert_eq!(b.get("/admin/tools/shared").await.json(), common);
         assert_eq!(names(&b.get("/admin/tools?common=true").await.json()), [("current_time", true), ("shared", true)]);
 
-        // The built-in tool says about itself what nobody else said.
+        // The built-in tool has defaults for what the request leaves out.
         let time = b.get("/admin/tools/current_time").await.json();
         assert!(time["parameters"]["type"] == "object" && time["description"].is_string(), "{time}");
         let tried = b.post_json("/admin/tools/current_time/try", &json!({})).await.json();

@@ -1,4 +1,4 @@
-//! What administrators see of the calls of models: all of it, whatever became of the turn.
+//! What administrators see of model calls: all of it, for every outcome of the turn.
 
 use amalgam_testkit::{Client, Gate, Reply};
 use serde_json::{Value, json};
@@ -145,7 +145,7 @@ async fn the_call_of_a_turn_that_was_cancelled_is_kept() {
     }
 }
 
-/// Wants one call that nobody has waited for the end of, with what had come by then.
+/// Expects one call whose end no caller waited for, with what had arrived by then.
 fn assert_abandoned(calls: &[Value], said: Option<&str>) {
     assert_eq!(calls.len(), 1, "{calls:?}");
     let call = &calls[0];

@@ -109,7 +109,7 @@ async fn a_turn_that_goes_on_says_what_is_new_and_names_the_answer_before() {
             };
             let first = turn("up_1", json!({"input": "One", "instructions": "Be brief."})).await;
             assert_eq!(sent(&house.keeper), told(None, &["One"]), "{} {delivery:?}", store.name);
-            // Instructions are told with every call, also when they have changed.
+            // Instructions are sent with every call, also when they have changed.
             let request = json!({"input": "Two", "instructions": "Be long.", "previous_response_id": first});
             let second = turn("up_2", request).await;
             assert_eq!(sent(&house.keeper), told(Some("up_1"), &["Two"]), "{} {delivery:?}", store.name);
@@ -164,7 +164,7 @@ async fn an_upstream_that_has_forgotten_is_told_everything_once_more() {
             house.kept("up_3", hello(), json!({"input": "Three", "previous_response_id": second})).await;
             assert_eq!(sent(&house.keeper), told(Some("up_2"), &["Three"]), "{}", store.name);
         }
-        // Any other refusal is the caller's to hear.
+        // Any other refusal goes to the caller.
         let first = house.kept("up_1", hello(), json!({"input": "One"})).await;
         let asked = house.keeper.requests().len();
         house
@@ -217,7 +217,7 @@ async fn rounds_with_tools_of_the_servers_are_known_with_their_last_answer() {
         ];
         let request = json!({"input": "One", "tools": tools});
         let first = house.turn("keeper", Delivery::Whole, &replies, request).await;
-        // The call has an id of ours in what is kept, so that the round is told whole.
+        // The stored call has an id of ours, so the whole round is sent.
         assert_eq!(
             sent(&house.keeper),
             told(None, &["One", "function_call", "function_call_output"]),
@@ -272,7 +272,7 @@ async fn the_literal_dialect_goes_on_with_the_results_as_text() {
             {"role": "user", "content": [text("[MODE: general]\n\n[INSTRUCTION]\n"), text(results)]},
         ]});
         assert_eq!(house.literal.requests().last().expect("it was asked").json(), expected, "{}", store.name);
-        // What the model is to be was told at the beginning: when that changes, it begins anew.
+        // The instructions were sent at the beginning: when they change, the whole history is sent again.
         let replies = [reply("up_3", Delivery::Whole, hello())];
         house.turn("literal", Delivery::Whole, &replies, ask(json!("Two"), "Be long.", &second)).await;
         let body = house.literal.requests().last().expect("it was asked").json();

@@ -1,4 +1,4 @@
-//! Requests that are wrong: which error, in which order, and that nobody is asked because of them.
+//! Requests that are wrong: which error, in which order, and that no upstream is asked because of them.
 
 mod limits;
 mod mutations;

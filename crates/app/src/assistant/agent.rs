@@ -1,11 +1,11 @@
 //! An assistant of a tenant: its profile, its settings, its prompt and its models.
 
+use amalgam_assistant::{
+    prompt::{self, Prompt},
+    settings::{AgentSettings, EffectiveSettings, Origin, resolve},
+};
 use amalgam_core::{
     Catalog, Fault, FaultKind, ModelSelection, Route, Scope,
-    assistant::{
-        prompt::{self, Prompt},
-        settings::{AgentSettings, EffectiveSettings, Origin, resolve},
-    },
     store::{AgentProfile, Course},
 };
 
@@ -13,16 +13,16 @@ use amalgam_protocol::{Json, ResponseParameters, Writer};
 
 use crate::{app::Application, tenant_configs::StoredConfig};
 
-/// What the settings of an installation are for all of its tenants.
+/// The settings of the installation, for all tenants.
 #[derive(Debug, Clone, Default)]
 pub struct AssistantSettings {
-    /// What is set for all tenants.
+    /// The defaults for all tenants.
     pub settings: AgentSettings,
-    /// Where this server is reached from outside, without a slash at the end.
+    /// The public URL of this server, without a trailing slash.
     pub public_url: String,
 }
 
-/// The same with the installation's default model, when neither tenant nor profile names one.
+/// Fills in the installation's default model if neither the tenant nor the profile names one.
 pub async fn with_default_model(catalog: &dyn Catalog, mut resolved: EffectiveSettings) -> EffectiveSettings {
     if resolved.model.origin == Origin::Default
         && let Some(model) = catalog.default_model(resolved.upstream.value.as_deref()).await
@@ -32,18 +32,18 @@ pub async fn with_default_model(catalog: &dyn Catalog, mut resolved: EffectiveSe
     resolved
 }
 
-/// An assistant, with everything that counts for one turn.
+/// An assistant with its effective settings, for one turn.
 pub struct Agent {
-    /// The profile; none where none is active under the name that was asked for.
+    /// The profile; none if no active profile has the requested name.
     pub profile: Option<AgentProfile>,
-    /// The settings that count.
+    /// The effective settings.
     pub resolved: EffectiveSettings,
 }
 
-/// Why an assistant has no model to ask.
+/// Why an assistant has no model.
 #[derive(Debug)]
 pub enum RouteError {
-    /// Anything but a missing key.
+    /// Any other fault.
     Fault(Fault),
     /// The variable that should hold the upstream's key is not set.
     MissingKey(String),
@@ -68,7 +68,7 @@ impl From<RouteError> for Fault {
 }
 
 impl Agent {
-    /// The assistant that a caller asks for. RNCC-05, RNCC-06
+    /// The assistant with the requested slug. RNCC-05, RNCC-06
     pub async fn of(app: &Application, scope: &Scope, slug: Option<&str>) -> Result<Self, Fault> {
         let profile = match slug.filter(|slug| !slug.is_empty()) {
             Some(slug) => app.store.profile(scope, slug).await?.filter(|profile| profile.active),
@@ -81,7 +81,7 @@ impl Agent {
     pub async fn with(app: &Application, scope: &Scope, profile: Option<AgentProfile>) -> Result<Self, Fault> {
         let own = match app.store.agent_config(scope).await? {
             Some(config) => StoredConfig::read(config)?
-                .opened(&*app.seal, &scope.seal_context())
+                .with_opened_key(&*app.seal, &scope.seal_context())
                 .ok_or_else(|| Fault::internal("a tenant's key cannot be opened"))?,
             None => AgentSettings::default(),
         };
@@ -90,13 +90,13 @@ impl Agent {
         Ok(Self { profile, resolved })
     }
 
-    /// What it is told. RNCC-23 to RNCC-25
+    /// The system prompt. RNCC-23 to RNCC-25
     pub fn prompt(&self, course: Option<&Course>) -> Prompt {
         let profile = self.profile.as_ref().map(|profile| profile.prompt.as_str());
         prompt::compose(&self.resolved.system_prompt.value, profile, course)
     }
 
-    /// The models that may answer. A key of the tenant's own is sent only to the upstream that it is for.
+    /// The models that may answer. The tenant's own key is sent only to the upstream that it belongs to.
     pub async fn route(&self, app: &Application, scope: &Scope) -> Result<Route, RouteError> {
         let resolved = &self.resolved;
         let own_key = resolved.api_key.value.as_ref().filter(|_| resolved.api_key.origin == Origin::Config);
@@ -125,7 +125,7 @@ impl Agent {
 }
 
 impl Agent {
-    /// Sets what the assistant's settings say and the request does not.
+    /// Sets the parameters that the request leaves open from the assistant's settings.
     pub fn apply_terms(&self, parameters: &mut ResponseParameters) {
         let resolved = &self.resolved;
         parameters.temperature = parameters.temperature.or(resolved.temperature.value);
@@ -135,17 +135,17 @@ impl Agent {
         parameters.parallel_tool_calls.get_or_insert(resolved.parallel_tool_calls.value);
     }
 
-    /// The most rounds of tools.
+    /// The maximum number of tool rounds.
     pub fn max_rounds(&self) -> u32 {
         u32::try_from(self.resolved.max_tool_iterations.value).unwrap_or(u32::MAX)
     }
 
-    /// The tool that the model has to call first, where the profile names one. R003-40
+    /// The tool that the model has to call first, if the profile names one. R003-40
     pub fn first_tool(&self) -> Option<String> {
         self.profile.as_ref()?.tool_choice.clone()
     }
 
-    /// An array of its tools by name: the tool bank has the rest.
+    /// An array of its tools by name; the tool bank defines them.
     pub fn tools(&self) -> Json {
         Json::array(|writer| self.write_tools(writer))
     }
@@ -155,7 +155,7 @@ impl Agent {
         self.profile.iter().flat_map(|profile| &profile.tools).for_each(|name| write_named_tool(writer, name));
     }
 
-    /// What a response of it says about itself: fields of its metadata.
+    /// Writes the fields of a response's metadata that identify the profile and the prompt.
     pub fn write_metadata(&self, writer: &mut Writer, prompt: &Prompt) {
         if let Some(profile) = &self.profile {
             writer.key("agent").string(&profile.slug);

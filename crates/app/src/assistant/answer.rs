@@ -1,14 +1,14 @@
-//! The answer to a turn of the assistant, from what is stored.
+//! The response body of an assistant turn, built from what is stored.
 
 use amalgam_core::{
     Fault, Scope,
-    store::{MessageRecord, MetadataRecord},
+    store::{MetadataRecord, SessionEnd},
 };
 use amalgam_protocol::{Raw, Shape, Writer};
 
 use crate::app::Application;
 
-/// The messages of a turn.
+/// The ids of the messages of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MessageIds {
     /// The session.
@@ -20,7 +20,7 @@ pub struct MessageIds {
 }
 
 impl MessageIds {
-    /// Reads them from a response's metadata, for a caller that resumes its stream.
+    /// Reads the ids from a response's metadata, for a caller that resumes its stream.
     pub fn read(metadata: Raw<'_>) -> Option<Self> {
         let number = |name: &str| metadata.get_str(name)?.parse().ok();
         Some(Self {
@@ -31,17 +31,31 @@ impl MessageIds {
     }
 }
 
-/// The body of an answer that is in the store. RNCC-13
+/// The body for an answer that is in the store. RNCC-13
 pub async fn body(app: &Application, scope: &Scope, ids: MessageIds) -> Result<Vec<u8>, Fault> {
-    let message = app.store.message(scope, ids.assistant_message_id).await?;
-    let message = message.ok_or_else(|| Fault::internal("an answer is not in its thread"))?;
-    let mut writer = Writer::with_capacity(message.content.len() + 512);
-    write(&mut writer, &message, ids);
-    Ok(writer.into_bytes())
+    let message = app.store.message(scope, ids.assistant_message_id).await?.ok_or_else(no_answer)?;
+    Ok(write(&message.content, &message.metadata, ids))
 }
 
-fn write(writer: &mut Writer, message: &MessageRecord, ids: MessageIds) {
-    let of_kind = |kind: &'static str| message.metadata.iter().filter(move |record| record.kind == kind);
+/// The body for an answer that a turn has just added to its session.
+pub(super) fn written_body(end: &SessionEnd, ids: MessageIds) -> Result<Vec<u8>, Fault> {
+    let (_, content) = end.answer.as_ref().ok_or_else(no_answer)?;
+    let metadata = end.metadata.iter().filter(|(id, _)| *id == ids.assistant_message_id);
+    Ok(write(content, metadata.map(|(_, record)| record), ids))
+}
+
+fn no_answer() -> Fault {
+    Fault::internal("an answer is not in its session")
+}
+
+fn write<'a>(
+    content: &str,
+    metadata: impl IntoIterator<Item = &'a MetadataRecord, IntoIter: Clone>,
+    ids: MessageIds,
+) -> Vec<u8> {
+    let metadata = metadata.into_iter();
+    let of_kind = |kind: &'static str| metadata.clone().filter(move |record| record.kind == kind);
+    let mut writer = Writer::with_capacity(content.len() + 512);
     let usage = of_kind("model_usage").next();
     let prompt = of_kind("system_prompt").next();
     let text = |record: Option<&MetadataRecord>, name: &str| {
@@ -51,7 +65,7 @@ fn write(writer: &mut Writer, message: &MessageRecord, ids: MessageIds) {
         writer.key("session_id").number(ids.session_id.unsigned_abs());
         writer.key("user_message_id").number(ids.user_message_id.unsigned_abs());
         writer.key("assistant_message_id").number(ids.assistant_message_id.unsigned_abs());
-        writer.key("message").string(&message.content);
+        writer.key("message").string(content);
         writer.key("model").string(&text(usage, "model"));
         writer.key("response_id").string(&text(usage, "response_id"));
         writer.key("prompt").object(|writer| {
@@ -81,9 +95,10 @@ fn write(writer: &mut Writer, message: &MessageRecord, ids: MessageIds) {
             });
         }
     });
+    writer.into_bytes()
 }
 
-/// The fields of one tool's result. An output is an object, whatever the tool gave. RNCC-16
+/// The fields of one tool result. `output` is always an object, whatever the tool returned. RNCC-16
 pub fn write_result(writer: &mut Writer, id: &str, name: &str, output: Raw<'_>) {
     writer.key("id").string(id);
     writer.key("name").string(name);

@@ -1,18 +1,19 @@
-//! A user's message to an assistant: composed into a turn of its session, and begun.
+//! Handles a user's message to an assistant: composes the turn of its session and starts it.
 
 use std::sync::Arc;
 
+use amalgam_assistant::{
+    AssistantSessionTurn,
+    catalog::forced_tool,
+    prompt::Prompt,
+    request::{self, FieldFaults, RespondRequest},
+    safety_identifier, window,
+};
 use amalgam_core::{
     Fault, Route, Scope, StoreError, UpstreamMemory, UpstreamRetention,
-    assistant::{
-        catalog::forced_tool,
-        prompt::Prompt,
-        request::{self, FieldFaults, RespondRequest},
-        safety_identifier, window,
-    },
     store::{Course, MetadataRecord, NewUserMessage, SessionHistory},
 };
-use amalgam_engine::{Announcement, Identity, Run, Thread};
+use amalgam_engine::{Announcement, Identity, Run};
 use amalgam_protocol::{Json, Raw, ResponseParameters};
 
 use super::{agent::Agent, agent::RouteError, answer::MessageIds, session_queue::QueuePosition};
@@ -24,7 +25,7 @@ use crate::{
 /// Why a message is not answered.
 #[derive(Debug)]
 pub enum RespondError {
-    /// Fields of the request are wrong.
+    /// Fields of the request are invalid.
     Fields(FieldFaults),
     /// The variable that should hold the upstream's key is not set.
     MissingKey(String),
@@ -59,23 +60,23 @@ impl From<RouteError> for RespondError {
     }
 }
 
-/// A turn of an assistant that runs.
+/// A running turn of an assistant.
 pub struct AssistantTurn {
     /// The turn itself.
     pub run: Box<Run>,
-    /// The messages that it writes.
+    /// The ids of the messages that it writes.
     pub messages: MessageIds,
 }
 
 impl AssistantTurn {
-    /// Begins the turn that a request asks for. One that streams has an announcement. RNCC-19
+    /// Starts the turn of a request. A streamed turn has an announcement. RNCC-19
     pub async fn begin(
         app: &Arc<Application>,
         scope: &Scope,
         request: Raw<'_>,
         announcement: Option<Announcement>,
     ) -> Result<Self, RespondError> {
-        // The limits of a request are those of its profile, so this one field is read before the others.
+        // The profile sets the limits of the request, so this field is read before the others.
         let slug = request.get_str("agent").unwrap_or_default();
         let slug = Some(slug.trim()).filter(|slug| slug.chars().count() <= request::AGENT_CHARS);
         let agent = Agent::of(app, scope, slug).await?;
@@ -83,27 +84,35 @@ impl AssistantTurn {
             max_input_chars: agent.resolved.max_input_chars.value,
             metadata_max_bytes: agent.resolved.metadata_max_bytes.value,
         };
-        let asked = request::read(request, limits)?;
+        let respond_request = request::read(request, limits)?;
         let route = agent.route(app, scope).await?;
-        let course = match asked.course_id {
+        let course = match respond_request.course_id {
             Some(id) => app.store.course(scope, id).await?,
             None => None,
         };
         let prompt = agent.prompt(course.as_ref());
         let profile = agent.profile.as_ref().map(|profile| profile.slug.as_str());
-        let mut position = QueuePosition::take(app, scope, profile).await?;
-        let identity = app.engine.identity();
-        let message = user_message(app, &agent, &asked, &identity, course.as_ref());
-        let (ticket, heard) = position.append(message).await?;
+        let message = |identity: &Identity| user_message(app, &agent, &respond_request, identity, course.as_ref());
+        let mut identity = app.engine.identity();
+        let (position, ticket, appended) = QueuePosition::join(app, scope, profile, message(&identity)).await?;
+        let session_history = match appended {
+            Some(history) => history,
+            None => {
+                position.wait().await?;
+                // A turn that had to wait begins now.
+                identity = app.engine.identity();
+                position.append(message(&identity)).await?
+            }
+        };
         let messages = MessageIds {
             session_id: ticket.session_id,
-            user_message_id: heard.user_message_id,
-            assistant_message_id: heard.assistant_message_id,
+            user_message_id: session_history.user_message_id,
+            assistant_message_id: session_history.assistant_message_id,
         };
-        let thread = Thread {
+        let session = AssistantSessionTurn {
             ticket,
-            user_message_id: heard.user_message_id,
-            assistant_message_id: heard.assistant_message_id,
+            user_message_id: session_history.user_message_id,
+            assistant_message_id: session_history.assistant_message_id,
             model: agent.resolved.model.value.clone(),
             metadata: vec![MetadataRecord::new("system_prompt", |writer| {
                 writer.key("version").string(&agent.resolved.prompt_version.value);
@@ -114,65 +123,67 @@ impl AssistantTurn {
                 writer.key("text").string(&prompt.text);
             })],
         };
-        let memory = upstream_memory(app, scope, &route, heard.answered_by.as_deref()).await?;
+        let memory = upstream_memory(app, scope, &route, session_history.answered_by.as_deref()).await?;
         let policy = TurnPolicy {
             route,
-            history: HistorySource::Given(vec![history(&agent, &heard)], memory),
-            thread: Some(Box::new(thread)),
+            history: HistorySource::Given(vec![history(&agent, &session_history)], memory),
+            session: Some(Arc::new(session)),
             offered: OfferedTools::ServerRun,
             own_tools: Vec::new(),
-            first_tool: first_tool(&agent, &asked),
+            first_tool: first_tool(&agent, &respond_request),
             max_rounds: Some(agent.max_rounds()),
             limit_each_call: true,
             shown: ShownParameters::WithoutInstructions,
             keep_raw_answer: false,
             always_stored: true,
         };
-        let parameters = parameters(scope, &agent, &prompt, &asked, messages, announcement.is_some());
+        let parameters = parameters(scope, &agent, &prompt, &respond_request, messages, announcement.is_some());
         let turn =
             TurnRequest { policy: Some(Box::new(policy)), announcement, ..TurnRequest::new(identity, parameters) };
         match turns::begin(app, scope, turn).await.and_then(turns::StartedTurn::running) {
             Ok(running) => {
-                position.hand_on();
+                position.keep_for_turn();
                 Ok(Self { run: running.run, messages })
             }
             Err(fault) => {
-                // Where the model refused, the end of the turn is in the session already, and this changes nothing.
+                // If the model refused, the engine has recorded the end of the turn already, and this has no effect.
                 position.fail(fault.code.as_deref().unwrap_or("failed"), &fault.message).await;
                 Err(fault.into())
             }
         }
     }
 
-    /// The whole answer.
-    pub async fn finish(self, app: &Application, scope: &Scope) -> Result<Vec<u8>, Fault> {
-        self.run.finish().await?;
-        super::answer::body(app, scope, self.messages).await
+    /// Waits for the whole answer.
+    pub async fn finish(self) -> Result<Vec<u8>, Fault> {
+        let written = self.run.finish().await?.written;
+        let end = written.as_ref().and_then(|write| write.session.as_deref());
+        let end = end.ok_or_else(|| Fault::internal("a turn of an assistant did not write to its session"))?;
+        super::answer::written_body(end, self.messages)
     }
 }
 
-/// The tool that has to be called first. RNCC-34
-fn first_tool(agent: &Agent, asked: &RespondRequest) -> Option<String> {
+/// The tool that the model has to call first. RNCC-34
+fn first_tool(agent: &Agent, respond_request: &RespondRequest) -> Option<String> {
     let profile = agent.profile.as_ref()?;
-    let of_course = forced_tool(&profile.slug, asked.course_id, &profile.tools).map(str::to_owned);
-    of_course.or_else(|| agent.first_tool())
+    let course_tool = forced_tool(&profile.slug, respond_request.course_id, &profile.tools).map(str::to_owned);
+    course_tool.or_else(|| agent.first_tool())
 }
 
-/// The user's message, and what is known about it.
+/// The user's message with its metadata.
 fn user_message(
     app: &Application,
     agent: &Agent,
-    asked: &RespondRequest,
+    respond_request: &RespondRequest,
     identity: &Identity,
     course: Option<&Course>,
 ) -> NewUserMessage {
     let context = MetadataRecord::new("context", |writer| {
-        match &asked.agent {
+        match &respond_request.agent {
             Some(agent) => writer.key("agent").string(agent),
             None => writer.key("agent").null(),
         }
         writer.key("profile_found").bool(agent.profile.is_some());
-        match asked.course_id {
+        match respond_request.course_id {
             Some(id) => writer.key("course_id").number(id.unsigned_abs()),
             None => writer.key("course_id").null(),
         }
@@ -180,34 +191,35 @@ fn user_message(
     });
     NewUserMessage {
         response_id: identity.response_id.clone(),
-        content: asked.message.clone(),
+        content: respond_request.message.clone(),
         metadata: vec![context],
         history_messages: usize::try_from(agent.resolved.history_max_messages.value).unwrap_or(usize::MAX),
         now_ms: app.clock.now_ms(),
     }
 }
 
-/// What an upstream that keeps state knows of the session, where one of those that may answer keeps any.
+/// What an upstream knows of the session, if one of the candidates keeps state.
 async fn upstream_memory(
     app: &Application,
     scope: &Scope,
     route: &Route,
     answered_by: Option<&str>,
 ) -> Result<Option<UpstreamMemory>, Fault> {
-    let keeps = route.candidates.iter().any(|candidate| candidate.model.retention() != UpstreamRetention::Nothing);
-    let Some(id) = answered_by.filter(|_| keeps) else { return Ok(None) };
+    let keeps_state =
+        route.candidates.iter().any(|candidate| candidate.model.retention() != UpstreamRetention::Nothing);
+    let Some(id) = answered_by.filter(|_| keeps_state) else { return Ok(None) };
     let lineage = app.store.lineage(scope, id).await?;
     Ok(lineage.and_then(|lineage| lineage.upstream))
 }
 
-/// The messages before, as many as the tenant wants sent. RNCC-28
-fn history(agent: &Agent, heard: &SessionHistory) -> Json {
+/// The latest messages, as many as the tenant's settings allow. RNCC-28
+fn history(agent: &Agent, session_history: &SessionHistory) -> Json {
     let messages = usize::try_from(agent.resolved.history_max_messages.value).unwrap_or(usize::MAX);
     let characters = usize::try_from(agent.resolved.history_max_chars.value).unwrap_or(usize::MAX);
-    let said = window(&heard.history, messages, characters);
+    let messages = window(&session_history.history, messages, characters);
     Json::array(|writer| {
-        // An answer that was cut before its first word is empty, and upstreams refuse a message without text.
-        for (role, content) in said.iter().filter(|(_, content)| !content.trim().is_empty()) {
+        // An answer that was cancelled before its first token is empty, and upstreams refuse a message without text.
+        for (role, content) in messages.iter().filter(|(_, content)| !content.trim().is_empty()) {
             writer.object(|writer| {
                 writer.key("type").string("message");
                 writer.key("role").string(role);
@@ -221,7 +233,7 @@ fn parameters(
     scope: &Scope,
     agent: &Agent,
     prompt: &Prompt,
-    asked: &RespondRequest,
+    respond_request: &RespondRequest,
     messages: MessageIds,
     streamed: bool,
 ) -> ResponseParameters {
@@ -234,7 +246,7 @@ fn parameters(
             writer.object(|writer| {
                 writer.key("type").string("message");
                 writer.key("role").string("user");
-                writer.key("content").string(&asked.message);
+                writer.key("content").string(&respond_request.message);
             });
         })),
         tools: Some(agent.tools()),

@@ -1,5 +1,4 @@
-//! The queue of a session: its turns run one after the other, in the order in which they came, whichever process they came
-//! to.
+//! The session queue: the turns of a session run one at a time, in order of arrival, whichever process received them.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -19,11 +18,11 @@ use tracing::warn;
 
 use crate::app::Application;
 
-/// How often a waiting turn asks the store whether it is next, besides being notified.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// How often a waiting turn polls the store for its position, besides being notified.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The turns of this process that wait, by session and number. Only the first of them in a session asks the store whether it
-/// is next: a long queue costs the store no more than a short one.
+/// The waiting turns of this process, by session and ticket number. Only the first of each session polls the store, so
+/// a long queue costs the store no more than a short one.
 #[derive(Default)]
 pub struct SessionQueues(Mutex<BySession>);
 
@@ -40,25 +39,25 @@ impl SessionQueues {
     }
 }
 
-/// A turn that waits in this process. Notifies the next one when it is dropped.
+/// A waiting turn of this process. Dropping it notifies the next one.
 struct WaitingTurn {
     app: Arc<Application>,
     ticket: Ticket,
-    called: Arc<Notify>,
+    first_notify: Arc<Notify>,
 }
 
 impl WaitingTurn {
     fn new(app: &Arc<Application>, ticket: Ticket) -> Self {
-        let called = Arc::new(Notify::new());
+        let first_notify = Arc::new(Notify::new());
         let mut queues = app.session_queues.lock();
-        queues.entry(ticket.session_id).or_default().insert(ticket.number, Arc::clone(&called));
-        Self { app: Arc::clone(app), ticket, called }
+        queues.entry(ticket.session_id).or_default().insert(ticket.number, Arc::clone(&first_notify));
+        Self { app: Arc::clone(app), ticket, first_notify }
     }
 
-    /// Resolves when no turn of this process is before it in the queue.
+    /// Resolves when no turn of this process is ahead in the queue.
     async fn first(&self) {
         while !self.is_first() {
-            self.called.notified().await;
+            self.first_notify.notified().await;
         }
     }
 
@@ -81,7 +80,7 @@ impl Drop for WaitingTurn {
     }
 }
 
-/// A place in the queue of a session. Dropping it leaves the queue.
+/// A position in the queue of a session. Dropping it leaves the queue.
 pub(super) struct QueuePosition {
     app: Arc<Application>,
     scope: Scope,
@@ -89,11 +88,24 @@ pub(super) struct QueuePosition {
 }
 
 impl QueuePosition {
-    /// Joins the queue and waits until the turn is next.
-    pub(super) async fn take(app: &Arc<Application>, scope: &Scope, profile: Option<&str>) -> Result<Self, Fault> {
+    /// Joins the queue with the user's message. Returns the history if the turn is first at once; else it has to wait.
+    pub(super) async fn join(
+        app: &Arc<Application>,
+        scope: &Scope,
+        profile: Option<&str>,
+        message: NewUserMessage,
+    ) -> Result<(Self, Ticket, Option<SessionHistory>), Fault> {
+        let (process, now_ms) = (app.engine.process(), app.clock.now_ms());
+        let entry = app.store.join_queue(scope, profile, process, now_ms, Some(message)).await?;
+        let position = Self { app: Arc::clone(app), scope: scope.clone(), ticket: Some(entry.ticket) };
+        Ok((position, entry.ticket, entry.history))
+    }
+
+    /// Waits until the turn is next.
+    pub(super) async fn wait(&self) -> Result<(), Fault> {
+        let Self { app, scope, .. } = self;
+        let ticket = self.ticket.ok_or_else(lost_position)?;
         let deadline = Instant::now() + app.engine.turn_deadline();
-        let ticket = app.store.join_queue(scope, profile, app.engine.process(), app.clock.now_ms()).await?;
-        let place = Self { app: Arc::clone(app), scope: scope.clone(), ticket: Some(ticket) };
         let waiting = WaitingTurn::new(app, ticket);
         loop {
             if timeout_at(deadline, waiting.first()).await.is_err() {
@@ -101,25 +113,24 @@ impl QueuePosition {
             }
             let changed = app.store.changed(&session_topic(ticket.session_id));
             match app.store.is_next(scope, ticket).await? {
-                Some(true) => return Ok(place),
-                None => return Err(gone()),
+                Some(true) => return Ok(()),
+                None => return Err(lost_position()),
                 Some(false) if Instant::now() >= deadline => return Err(too_late()),
                 Some(false) => {
-                    let _ = timeout(LOOK_AGAIN, changed).await;
+                    let _ = timeout(POLL_INTERVAL, changed).await;
                 }
             }
         }
     }
 
     /// Appends the user's message to the session.
-    pub(super) async fn append(&mut self, words: NewUserMessage) -> Result<(Ticket, SessionHistory), Fault> {
-        let ticket = self.ticket.ok_or_else(gone)?;
-        let heard = self.app.store.append_message(&self.scope, ticket, words).await?.ok_or_else(gone)?;
-        Ok((ticket, heard))
+    pub(super) async fn append(&self, message: NewUserMessage) -> Result<SessionHistory, Fault> {
+        let ticket = self.ticket.ok_or_else(lost_position)?;
+        self.app.store.append_message(&self.scope, ticket, message).await?.ok_or_else(lost_position)
     }
 
-    /// The turn runs, and its end leaves the queue.
-    pub(super) fn hand_on(mut self) {
+    /// The turn runs; its last write leaves the queue.
+    pub(super) fn keep_for_turn(mut self) {
         self.ticket = None;
     }
 
@@ -140,7 +151,7 @@ fn too_late() -> Fault {
     Fault::new(FaultKind::Deadline, "The turns before this one are not done yet.")
 }
 
-fn gone() -> Fault {
+fn lost_position() -> Fault {
     Fault::new(FaultKind::StoreDown, "The place in the line is gone; try again.")
         .retry_after(Some(Duration::from_secs(1)))
 }
@@ -153,7 +164,7 @@ impl Drop for QueuePosition {
             writer.key("code").string("cancelled");
             writer.key("message").string("The caller left before it was answered.");
         });
-        self.app.engine.outlive(async move {
+        self.app.engine.spawn_detached(async move {
             if let Err(error) = app.store.leave_queue(&scope, ticket, Some(reason)).await {
                 warn!("a turn could not leave the queue of its session: {error}");
             }

@@ -1,45 +1,46 @@
-//! The answer to a step of a turn, from what is stored of it.
+//! The answer to a step of a turn, built from what is stored.
 
 use amalgam_core::{
     Fault, RawAnswer, Scope,
-    execute::{
-        context::SourceRef,
-        envelope::{AgentExecuteResponse, Casing, ExecuteIdentity, RawResponses, UncountedUsage},
-    },
     store::{AgentSession, AgentStep, AgentTurn, StepState, StoredResponse},
+};
+use amalgam_engine::FinishedTurn;
+use amalgam_execute::{
+    context::SourceRef,
+    envelope::{AgentExecuteResponse, Casing, ExecuteIdentity, RawResponses, UncountedUsage},
 };
 use amalgam_protocol::{Json, Raw, Status, Writer};
 
-use super::composer::{CHANGE_MODE, Speaker};
+use super::composer::{AgentInMode, CHANGE_MODE};
 use crate::app::Application;
 
-/// So many changes of a session's mode are shown, and looked at.
+/// The maximum number of mode changes that a session shows.
 pub const MODE_CHANGES: usize = 100;
 
-/// What a step's answer has besides its response.
+/// The parts of a step's answer that its response does not have.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Notes {
     pub(super) agent_context_id: Option<String>,
     pub(super) conversation_context_id: Option<String>,
-    /// Exactly what of the tenant's knowledge was sent.
+    /// The knowledge sources that were sent to the model.
     pub(super) sources: Vec<SourceRef>,
     pub(super) warnings: Vec<String>,
-    /// Whether the response itself may be shown.
+    /// Whether the raw response is withheld from the caller.
     pub(super) hides_raw: bool,
 }
 
 impl Notes {
-    /// As they are stored.
+    /// Serializes the notes for the store.
     pub(super) fn write(&self) -> Json {
         let mut writer = Writer::default();
-        let maybe = |writer: &mut Writer, name: &'static str, value: &Option<String>| {
+        let write_optional = |writer: &mut Writer, name: &'static str, value: &Option<String>| {
             if let Some(value) = value {
                 writer.key(name).string(value);
             }
         };
         writer.object(|writer| {
-            maybe(writer, "agent_context_id", &self.agent_context_id);
-            maybe(writer, "conversation_context_id", &self.conversation_context_id);
+            write_optional(writer, "agent_context_id", &self.agent_context_id);
+            write_optional(writer, "conversation_context_id", &self.conversation_context_id);
             writer.key("sources").array(|writer| {
                 for source in &self.sources {
                     writer.object(|writer| {
@@ -57,7 +58,7 @@ impl Notes {
         Json::from_writer(writer)
     }
 
-    /// As they were stored.
+    /// Parses stored notes.
     pub(super) fn read(notes: Raw<'_>) -> Self {
         let text = |raw: Raw<'_>, name: &str| raw.get_str(name).map(|text| text.into_owned());
         let number = |raw: Raw<'_>, name: &str| raw.get(name).and_then(Raw::as_u64).unwrap_or_default();
@@ -81,7 +82,7 @@ impl Notes {
     }
 }
 
-/// A step, as far as its answer needs to know it.
+/// The parts of a step that its answer needs.
 #[derive(Debug, Clone)]
 pub struct ExecuteStep {
     /// The session.
@@ -90,17 +91,17 @@ pub struct ExecuteStep {
     pub turn_id: String,
     /// The response that answers it.
     pub response_id: String,
-    /// The mode that the session was in.
+    /// The mode of the session.
     pub mode: String,
     pub(super) notes: Notes,
 }
 
 impl ExecuteStep {
-    /// A step that is to be taken.
+    /// A new step.
     pub(super) fn new(
         session: &AgentSession,
         turn_id: &str,
-        speaker: &Speaker,
+        agent_in_mode: &AgentInMode,
         identity: &amalgam_engine::Identity,
         notes: Notes,
     ) -> Self {
@@ -108,12 +109,12 @@ impl ExecuteStep {
             session_id: session.id.clone(),
             turn_id: turn_id.to_owned(),
             response_id: identity.response_id.clone(),
-            mode: speaker.mode.name.clone(),
+            mode: agent_in_mode.mode.name.clone(),
             notes,
         }
     }
 
-    /// A step that is kept.
+    /// A stored step.
     pub fn stored(session_id: &str, turn_id: &str, step: &AgentStep) -> Self {
         Self {
             session_id: session_id.to_owned(),
@@ -124,7 +125,7 @@ impl ExecuteStep {
         }
     }
 
-    /// Whose answer it is.
+    /// The ids that the envelope carries.
     pub fn identity(&self) -> ExecuteIdentity {
         ExecuteIdentity {
             conversation_id: self.session_id.clone(),
@@ -144,41 +145,58 @@ pub struct ExecuteAnswer {
 }
 
 impl ExecuteAnswer {
-    /// The answer to a step that has ended; nothing where its response is not there.
+    /// The answer to a step that has ended; none if its response does not exist.
     pub async fn of(app: &Application, scope: &Scope, step: &ExecuteStep) -> Result<Option<Self>, Fault> {
         let Some(response) = app.store.response(scope, &step.response_id).await? else { return Ok(None) };
         let answer = app.store.raw_answer(scope, &step.response_id).await?;
-        let mut answered = Self::read(step, &response, answer.as_ref(), app.execute.uncounted)?;
-        if called(&response, CHANGE_MODE) {
-            let changes = app.store.mode_changes(scope, &step.session_id, MODE_CHANGES).await?.unwrap_or_default();
-            let here = changes.iter().filter(|change| change.turn_id == step.turn_id).count();
-            if here > 1 {
-                answered
-                    .envelope
-                    .warnings
-                    .push(format!("the mode was changed {here} times in this turn: the last one counts"));
-            }
-        }
-        Ok(Some(answered))
+        Self::of_response(app, scope, step, &response.object(), answer.as_ref()).await.map(Some)
     }
 
-    fn read(
+    /// The answer to a step whose turn has just ended.
+    pub async fn finished(
+        app: &Application,
+        scope: &Scope,
         step: &ExecuteStep,
-        response: &StoredResponse,
-        answer: Option<&RawAnswer>,
-        uncounted: UncountedUsage,
+        turn: &FinishedTurn,
     ) -> Result<Self, Fault> {
-        let (notes, object) = (&step.notes, response.object());
-        let object = Raw::parse(&object).map_err(Fault::internal)?;
-        let mut envelope = AgentExecuteResponse::from_turn(step.identity(), object, answer, uncounted);
-        // Calls that were cut off are not to be run.
-        if response.status.status != Status::Completed && !envelope.tool_calls.is_empty() {
+        let answer = turn.written.as_ref().and_then(|write| write.raw_answer.as_ref());
+        Self::of_response(app, scope, step, &turn.response, answer).await
+    }
+
+    async fn of_response(
+        app: &Application,
+        scope: &Scope,
+        step: &ExecuteStep,
+        response: &[u8],
+        answer: Option<&RawAnswer>,
+    ) -> Result<Self, Fault> {
+        let response = Raw::parse(response).map_err(Fault::internal)?;
+        let mut answer_with_warnings = Self::read(step, response, answer, app.execute.uncounted);
+        if called(response, CHANGE_MODE) {
+            let changes = app.store.mode_changes(scope, &step.session_id, MODE_CHANGES).await?.unwrap_or_default();
+            let changes_in_turn = changes.iter().filter(|change| change.turn_id == step.turn_id).count();
+            if changes_in_turn > 1 {
+                answer_with_warnings
+                    .envelope
+                    .warnings
+                    .push(format!("the mode was changed {changes_in_turn} times in this turn: the last one counts"));
+            }
+        }
+        Ok(answer_with_warnings)
+    }
+
+    /// `response` is the response object.
+    fn read(step: &ExecuteStep, response: Raw<'_>, answer: Option<&RawAnswer>, uncounted: UncountedUsage) -> Self {
+        let notes = &step.notes;
+        let mut envelope = AgentExecuteResponse::from_turn(step.identity(), response, answer, uncounted);
+        // The client must not run incomplete calls.
+        if response.get_str("status").as_deref() != Some(Status::Completed.name()) && !envelope.tool_calls.is_empty() {
             envelope.tool_calls.clear();
             envelope
                 .warnings
                 .push("the turn ended before its tool calls were whole: they are not to be run".to_owned());
         }
-        if let Some(reason) = &response.status.incomplete_reason {
+        if let Some(reason) = response.get("incomplete_details").and_then(|details| details.get_str("reason")) {
             envelope.warnings.push(format!("the answer is incomplete: {reason}"));
         }
         for approval in approvals(response) {
@@ -186,10 +204,10 @@ impl ExecuteAnswer {
         }
         envelope.sources.clone_from(&notes.sources);
         envelope.warnings.extend(notes.warnings.iter().cloned());
-        Ok(Self { envelope, raw: if notes.hides_raw { RawResponses::Hidden } else { RawResponses::Exposed } })
+        Self { envelope, raw: if notes.hides_raw { RawResponses::Hidden } else { RawResponses::Exposed } }
     }
 
-    /// The answer to a turn that failed before there was a response to tell of.
+    /// The answer to a turn that failed before there was a response.
     pub fn failed(step: &ExecuteStep, fault: &Fault) -> Self {
         let error = fault.response_error();
         let code = error.code.unwrap_or(error.kind);
@@ -199,8 +217,8 @@ impl ExecuteAnswer {
         Self { envelope, raw: RawResponses::Exposed }
     }
 
-    /// Whether the client has something to run.
-    pub fn waits(&self) -> bool {
+    /// Whether the turn waits for results of the client.
+    pub fn is_pending(&self) -> bool {
         !self.envelope.tool_calls.is_empty()
     }
 
@@ -222,19 +240,27 @@ pub async fn is_pending(app: &Application, scope: &Scope, turn: &AgentTurn) -> R
     match turn.steps.last() {
         Some(step) if step.state == StepState::Ended(Status::Completed) => {
             let Some(response) = app.store.response(scope, &step.response_id).await? else { return Ok(false) };
-            Ok(ExecuteAnswer::read(&ExecuteStep::stored("", "", step), &response, None, UncountedUsage::Zero)?.waits())
+            let response = response.object();
+            let response = Raw::parse(&response).map_err(Fault::internal)?;
+            Ok(ExecuteAnswer::read(&ExecuteStep::stored("", "", step), response, None, UncountedUsage::Zero)
+                .is_pending())
         }
         _ => Ok(false),
     }
 }
 
-/// Whether a tool of the server's was called.
-fn called(response: &StoredResponse, name: &str) -> bool {
-    let is_call = |item: Raw<'_>| item.get_str("type").as_deref() == Some("mcp_call");
-    response.output.raw().elements().any(|item| is_call(item) && item.get_str("name").as_deref() == Some(name))
+/// The output items of a response object that have this type.
+fn output<'a>(response: Raw<'a>, kind: &'static str) -> impl Iterator<Item = Raw<'a>> {
+    let items = response.get("output").into_iter().flat_map(Raw::elements);
+    items.filter(move |item| item.get_str("type").as_deref() == Some(kind))
 }
 
-/// A call of a tool that the server ran inside a turn.
+/// Whether the model called this server-run tool.
+fn called(response: Raw<'_>, name: &str) -> bool {
+    output(response, "mcp_call").any(|item| item.get_str("name").as_deref() == Some(name))
+}
+
+/// A call that the server ran inside a turn.
 pub struct ServerToolCall {
     call_id: String,
     name: String,
@@ -260,7 +286,7 @@ impl ServerToolCall {
     }
 }
 
-/// The calls that the server ran for a response, in their order.
+/// The calls that the server ran for a response, in order.
 pub fn server_calls(response: &StoredResponse) -> Vec<ServerToolCall> {
     let is_call = |item: &Raw<'_>| item.get_str("type").as_deref() == Some("mcp_call");
     let text = |item: Raw<'_>, name: &str| item.get_str(name).map(|text| text.into_owned());
@@ -278,8 +304,7 @@ pub fn server_calls(response: &StoredResponse) -> Vec<ServerToolCall> {
 }
 
 /// The approvals that a response waits for.
-fn approvals(response: &StoredResponse) -> Vec<String> {
-    let is_request = |item: &Raw<'_>| item.get_str("type").as_deref() == Some("mcp_approval_request");
-    let items = response.output.raw().elements().filter(is_request);
-    items.filter_map(|item| item.get_str("id").map(|id| id.into_owned())).collect()
+fn approvals(response: Raw<'_>) -> Vec<String> {
+    let requests = output(response, "mcp_approval_request");
+    requests.filter_map(|item| item.get_str("id").map(|id| id.into_owned())).collect()
 }

@@ -1,6 +1,6 @@
-//! The tool with which a model changes the mode of the session that it works in. O-35
+//! The tool with which a model changes the mode of its session. O-35
 //!
-//! It is offered with every turn. What it changes is the session's; the turn that runs goes on as it was composed.
+//! Every turn offers it. It changes the session; the running turn continues as it was composed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,9 +15,9 @@ use tokio::sync::Mutex;
 use super::composer::CHANGE_MODE;
 use crate::app::Application;
 
-/// As much of a reason as is kept, in characters.
-const REASON: usize = 1_000;
-/// A write is all that it does.
+/// The maximum length of a stored reason, in characters.
+const MAX_REASON_CHARS: usize = 1_000;
+/// The tool makes one write.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The tool for one turn of a session, whose tenant has these modes.
@@ -74,7 +74,7 @@ fn parameters(modes: &[Mode]) -> Json {
     Json::from_writer(writer)
 }
 
-/// What its schema says but for the names of modes: which ones there are is told by the handler, in words.
+/// Checks what the schema says, except the names of modes: the handler lists them in its error.
 struct Arguments;
 
 impl ArgumentCheck for Arguments {
@@ -103,8 +103,8 @@ struct ChangeMode {
     session_id: String,
     turn_id: String,
     modes: Vec<String>,
-    /// The mode that the session is in. Held while it changes: of several calls of one answer the last one wins, and each
-    /// knows the one before.
+    /// The current mode of the session. Locked during a change: of several calls in one answer the last one wins, and
+    /// each sees the result of the one before.
     current: Mutex<String>,
 }
 
@@ -127,10 +127,10 @@ impl ChangeMode {
     }
 
     async fn change(&self, call: ToolCall<'_>) -> Result<ToolOutput, ToolError> {
-        let said = |name| call.arguments.get_str(name).unwrap_or_default();
-        let (wanted, reason) = (said("mode"), said("reason"));
-        let Some(mode) = self.modes.iter().find(|mode| mode.eq_ignore_ascii_case(wanted.trim())) else {
-            let shown: String = wanted.trim().chars().take(64).collect();
+        let argument = |name| call.arguments.get_str(name).unwrap_or_default();
+        let (requested, reason) = (argument("mode"), argument("reason"));
+        let Some(mode) = self.modes.iter().find(|mode| mode.eq_ignore_ascii_case(requested.trim())) else {
+            let shown: String = requested.trim().chars().take(64).collect();
             return Err(ToolError::Refused(format!(
                 "There is no mode `{shown}`. The modes are: {}.",
                 self.modes.join(", ")
@@ -138,12 +138,12 @@ impl ChangeMode {
         };
         let mut current = self.current.lock().await;
         if current.eq_ignore_ascii_case(mode) {
-            return Ok(told(mode, mode, "The session is in this mode already; nothing has changed."));
+            return Ok(mode_output(mode, mode, "The session is in this mode already; nothing has changed."));
         }
         let change = ModeChange {
             previous: current.clone(),
             mode: mode.clone(),
-            reason: reason.trim().chars().take(REASON).collect(),
+            reason: reason.trim().chars().take(MAX_REASON_CHARS).collect(),
             turn_id: self.turn_id.clone(),
             at_ms: self.clock.now_ms(),
         };
@@ -151,7 +151,7 @@ impl ChangeMode {
             Ok(true) => {
                 let previous = std::mem::replace(&mut *current, mode.clone());
                 let message = "The mode has changed. Its instructions and tools apply from the next request on.";
-                Ok(told(&previous, mode, message))
+                Ok(mode_output(&previous, mode, message))
             }
             Ok(false) => Err(ToolError::Refused("The session is not there any more.".to_owned())),
             Err(error) => Err(ToolError::Broken { detail: error.to_string() }),
@@ -165,7 +165,7 @@ impl Handler for ChangeMode {
     }
 }
 
-fn told(previous: &str, mode: &str, message: &str) -> ToolOutput {
+fn mode_output(previous: &str, mode: &str, message: &str) -> ToolOutput {
     let mut writer = Writer::default();
     writer.object(|writer| {
         writer.key("mode").string(mode);

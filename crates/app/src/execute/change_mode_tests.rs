@@ -2,9 +2,9 @@ use std::sync::Mutex as Lock;
 
 use amalgam_core::{
     Rights, Scope, StoreError, TenantState,
-    execute::modes,
     store::{AgentTurn, NewStep, Stored, TakenStep},
 };
+use amalgam_execute::modes;
 use serde_json::{Value, json};
 
 use super::*;
@@ -147,15 +147,16 @@ async fn changes_are_kept_one_after_the_other() {
         let (previous, mode, turn_id) = (previous.to_owned(), mode.to_owned(), "turn-1".to_owned());
         ("sess_1".to_owned(), ModeChange { previous, mode, reason, turn_id, at_ms: Noon.now_ms() })
     };
-    let expected = [change("general", "QA", "Questions.".to_owned()), change("QA", "CODE_EDIT", "x".repeat(REASON))];
+    let expected =
+        [change("general", "QA", "Questions.".to_owned()), change("QA", "CODE_EDIT", "x".repeat(MAX_REASON_CHARS))];
     assert_eq!(*changes, expected);
 }
 
 #[tokio::test]
 async fn the_mode_that_it_already_is_changes_nothing() {
     let book = Arc::new(Book::default());
-    let told = call(&offered(&book), json!({"mode": "GENERAL", "reason": "Again."})).await.unwrap();
-    assert_eq!([&told["mode"], &told["changed"]], [&json!("general"), &json!(false)]);
+    let output = call(&offered(&book), json!({"mode": "GENERAL", "reason": "Again."})).await.unwrap();
+    assert_eq!([&output["mode"], &output["changed"]], [&json!("general"), &json!(false)]);
     assert!(book.changes.lock().unwrap().is_empty());
 }
 

@@ -1,16 +1,17 @@
-//! A submission composed by AGN-003's rules into the parameters of a turn.
+//! Composes a submission into the parameters of a turn, by the rules of AGN-003.
 
+use amalgam_assistant::settings::Origin;
 use amalgam_core::{
-    ComposeBlocks, ComposeRequest, Composition, ConversationContext, Fault, RetrievalQuery, Scope,
-    assistant::settings::Origin,
-    execute::{
-        attachments,
-        context::{self, Chunk, ContextBlock},
-        modes,
-        request::{Continuation, UserTurn},
-        results,
-    },
+    Fault, RetrievalQuery, Scope,
     store::{AgentSession, FoundChunk, Mode},
+};
+use amalgam_execute::{
+    attachments,
+    composition::{ComposeBlocks, ComposeRequest, Composition, ConversationContext},
+    context::{self, Chunk, ContextBlock},
+    modes,
+    request::{Continuation, UserTurn},
+    results,
 };
 use amalgam_protocol::{Json, ResponseParameters};
 
@@ -23,44 +24,44 @@ use crate::{
 /// The tool that changes a session's mode.
 pub(super) const CHANGE_MODE: &str = "change_mode";
 
-/// As much of an instruction as is looked up.
-const LOOKUP_CHARS: usize = 4_000;
+/// The maximum length of a retrieval query, in characters.
+const QUERY_CHARS: usize = 4_000;
 
-/// The agent of a turn, in its mode.
-pub(super) struct Speaker {
+/// The agent of a turn in its mode.
+pub(super) struct AgentInMode {
     pub(super) agent: Agent,
     pub(super) mode: Mode,
-    /// Every mode of the tenant.
+    /// All modes of the tenant.
     pub(super) modes: Vec<Mode>,
-    /// The names of its tools.
+    /// The names of the agent's tools.
     tools: Vec<String>,
-    /// The system message of each of its turns: the agent's prompt and the mode's. Guidance on tools joins it where they are
+    /// The system message of each turn: the agent's prompt and the mode's. Tool guidance is appended when tools are
     /// offered.
     system: Option<Json>,
 }
 
-impl Speaker {
-    /// The one that answers in a session. `asked` is the agent that a turn asks for in the place of the session's.
+impl AgentInMode {
+    /// The agent that answers in a session. `requested` is the agent that the turn names instead of the session's.
     pub(super) async fn of(
         app: &Application,
         scope: &Scope,
         session: &AgentSession,
-        asked: Option<&str>,
+        requested: Option<&str>,
     ) -> Result<Self, Fault> {
-        // An agent that was taken away is the tenant's usual one from then on.
-        let agent = Agent::of(app, scope, asked.or(session.profile.as_deref())).await?;
+        // An agent that was deleted is replaced by the tenant's default.
+        let agent = Agent::of(app, scope, requested.or(session.profile.as_deref())).await?;
         if agent.profile.is_some() {
             require_enabled(app, scope).await?;
         }
-        let agent = unhurried(app, agent);
+        let agent = without_chat_limits(app, agent);
         let own = app.store.modes(scope).await?;
-        let usual = || modes::find(amalgam_core::DEFAULT_MODE, &own);
-        let mode = modes::find(&session.mode, &own).or_else(usual);
+        let default_mode = || modes::find(amalgam_execute::composition::DEFAULT_MODE, &own);
+        let mode = modes::find(&session.mode, &own).or_else(default_mode);
         let mode = mode.ok_or_else(|| Fault::internal("there is no mode to begin with"))?;
         let tools = tools(&agent, &mode);
         let prompt = agent.prompt(None).text;
-        let told = [prompt.as_str(), &mode.system_prompt];
-        let system = told.iter().any(|text| !text.trim().is_empty()).then(|| {
+        let prompts = [prompt.as_str(), &mode.system_prompt];
+        let system = prompts.iter().any(|text| !text.trim().is_empty()).then(|| {
             let composition = Composition {
                 context: ConversationContext { system: &prompt, ..ConversationContext::default() },
                 request: ComposeRequest { system_prompt: Some(&mode.system_prompt), ..ComposeRequest::default() },
@@ -76,20 +77,20 @@ impl Speaker {
         self.mode.tool_choice.clone().or_else(|| self.agent.first_tool())
     }
 
-    /// The most rounds of tools, where it is set.
+    /// The maximum number of tool rounds, if one is set.
     pub(super) fn rounds(&self) -> Option<u32> {
         let rounds = &self.agent.resolved.max_tool_iterations;
         (rounds.origin != Origin::Default).then(|| u32::try_from(rounds.value).unwrap_or(u32::MAX))
     }
 
-    /// A user's turn.
+    /// The parameters of a user's turn.
     pub(super) fn user_turn(
         &self,
         turn: &UserTurn<'_>,
         files: &[Json],
         solution_context: Option<&str>,
         context: Option<&ContextBlock>,
-        head: &Head<'_>,
+        fields: &RequestFields<'_>,
     ) -> ResponseParameters {
         let mut parts = attachments::parts(turn, solution_context);
         parts.extend_from_slice(files);
@@ -106,26 +107,30 @@ impl Speaker {
             attachments: &parts,
             ..Composition::default()
         };
-        self.parameters(&[composition.user_item()], head)
+        self.parameters(&[composition.user_item()], fields)
     }
 
-    /// The results of tools, and nothing else. C-07
-    pub(super) fn continuation(&self, continuation: &Continuation<'_>, head: &Head<'_>) -> ResponseParameters {
+    /// The parameters of a continuation: only the tool results. C-07
+    pub(super) fn continuation(
+        &self,
+        continuation: &Continuation<'_>,
+        fields: &RequestFields<'_>,
+    ) -> ResponseParameters {
         let items: Vec<Json> = continuation.results.iter().map(results::output_item).collect();
-        self.parameters(&items, head)
+        self.parameters(&items, fields)
     }
 
-    fn parameters(&self, items: &[Json], head: &Head<'_>) -> ResponseParameters {
+    fn parameters(&self, items: &[Json], fields: &RequestFields<'_>) -> ResponseParameters {
         let mut parameters = ResponseParameters {
             model: Some(self.agent.resolved.model.value.clone()),
-            previous_response_id: head.parent.map(ToOwned::to_owned),
+            previous_response_id: fields.parent.map(ToOwned::to_owned),
             instructions: self.system.as_ref().map(|system| Json::array(|writer| writer.raw(system.raw()))),
             input: Some(Json::array(|writer| items.iter().for_each(|item| writer.raw(item.raw())))),
             tools: Some(Json::array(|writer| self.tools.iter().for_each(|name| write_named_tool(writer, name)))),
-            stream: Some(head.streamed),
+            stream: Some(fields.streamed),
             metadata: Some(Json::object(|writer| {
-                writer.key("session_id").string(head.session_id);
-                writer.key("turn_id").string(head.turn_id);
+                writer.key("session_id").string(fields.session_id);
+                writer.key("turn_id").string(fields.turn_id);
                 writer.key("mode").string(&self.mode.name);
             })),
             ..ResponseParameters::default()
@@ -135,9 +140,9 @@ impl Speaker {
     }
 }
 
-/// The defaults of a chat are too small for writing code: where neither tenant nor profile sets the length of an answer or
-/// how long it may take, the model and the turn's deadline decide.
-fn unhurried(app: &Application, mut agent: Agent) -> Agent {
+/// Removes the default limits on the length and duration of an answer, which are for chats and too small for writing
+/// code. Unless the tenant or the profile sets them, the model and the turn's deadline decide.
+fn without_chat_limits(app: &Application, mut agent: Agent) -> Agent {
     let resolved = &mut agent.resolved;
     if resolved.max_output_tokens.origin == Origin::Default {
         resolved.max_output_tokens.value = None;
@@ -148,15 +153,15 @@ fn unhurried(app: &Application, mut agent: Agent) -> Agent {
     agent
 }
 
-/// What a request says besides its items.
-pub(super) struct Head<'a> {
+/// The fields of a request besides its items.
+pub(super) struct RequestFields<'a> {
     pub(super) session_id: &'a str,
     pub(super) turn_id: &'a str,
     pub(super) parent: Option<&'a str>,
     pub(super) streamed: bool,
 }
 
-/// The tools of an agent in its mode, each once.
+/// The tools of an agent in its mode, without duplicates.
 fn tools(agent: &Agent, mode: &Mode) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for name in agent.profile.iter().flat_map(|profile| &profile.tools).chain(&mode.tools) {
@@ -167,9 +172,9 @@ fn tools(agent: &Agent, mode: &Mode) -> Vec<String> {
     names
 }
 
-/// What the tenant knows about an instruction; `notes` learn what was taken of it. The turn's own conditions go before those of
-/// the mode. R034-11
-pub(super) async fn look_up(
+/// Retrieves the tenant's knowledge about an instruction, and records the sources in `notes`. The turn's own conditions
+/// take precedence over the mode's. R034-11
+pub(super) async fn retrieve_context(
     app: &Application,
     scope: &Scope,
     turn: &UserTurn<'_>,
@@ -187,7 +192,7 @@ pub(super) async fn look_up(
         }
         own => own,
     };
-    let text = instruction.get(..instruction.floor_char_boundary(LOOKUP_CHARS)).unwrap_or_default();
+    let text = instruction.get(..instruction.floor_char_boundary(QUERY_CHARS)).unwrap_or_default();
     let limit = context::candidates_for(context::DEFAULT_CHUNKS);
     let found = app.knowledge.find(scope, RetrievalQuery { text, collections: &[], conditions, limit }).await?;
     notes.warnings.extend(found.warnings);

@@ -1,24 +1,23 @@
-//! Takes a submission, if it may be taken, and begins its turn. Retries are idempotent, across processes too.
+//! Accepts submissions and starts their turns. Retries are idempotent, across processes too.
 
 use std::sync::Arc;
 
 use amalgam_core::{
     Fault, FaultKind, Scope, Stem, StoreError,
-    execute::{
-        attachments,
-        fingerprint::Fingerprint,
-        request::{Continuation, RequestFaults, UserTurn},
-        results::{self, Difference},
-    },
-    store::{AgentSession, AgentStep, AgentTurn, NewStep, StepState, TakenStep},
+    store::{AgentSession, AgentStep, AgentTurn, Fingerprint, NewStep, StepState, TakenStep},
 };
 use amalgam_engine::{Announcement, Identity, Run};
+use amalgam_execute::{
+    attachments,
+    request::{Continuation, RequestFaults, UserTurn},
+    results::{self, Difference},
+};
 use amalgam_protocol::{Json, ResponseParameters, Status};
 
 use super::{
     answer::{self, ExecuteAnswer, ExecuteStep, Notes},
     change_mode::change_mode,
-    composer::{self, Head, Speaker},
+    composer::{self, AgentInMode, RequestFields},
     no_such_session, no_such_turn, session,
 };
 use crate::{
@@ -26,25 +25,25 @@ use crate::{
     turns::{self, HistorySource, OfferedTools, ShownParameters, TurnPolicy, TurnRequest},
 };
 
-/// Why a submission is not taken.
+/// Why a submission is not accepted.
 #[derive(Debug)]
 pub enum SubmissionError {
-    /// Fields of the request are wrong.
+    /// Fields of the request are invalid.
     Request(RequestFaults),
-    /// One field is wrong in a way that only the store can know.
+    /// A field refers to something that is not in the store.
     Field {
-        /// Which one.
+        /// The name of the field.
         field: String,
-        /// What is wrong with it.
+        /// The error message.
         message: String,
     },
-    /// Another submission has the same turn id.
+    /// Another submission used the same turn id.
     TurnIdReused(String),
     /// The turn does not wait for tool results.
     NotPending(String),
-    /// This turn of the session still runs.
+    /// This turn of the session is still running.
     SessionBusy(String),
-    /// The results are not those that the turn waits for.
+    /// The results do not match the pending calls.
     ResultsMismatch(Vec<Difference>),
     /// Anything else.
     Fault(Fault),
@@ -74,20 +73,20 @@ impl From<RequestFaults> for SubmissionError {
     }
 }
 
-/// What became of a submission.
+/// The outcome of a submission.
 pub enum Submission {
-    /// It is new, and is to be begun.
+    /// The submission is new; its turn has to be started.
     New(Box<SubmittedStep>),
-    /// It was submitted before.
+    /// The submission is a retry of this step.
     Known(Box<AgentStep>),
 }
 
-/// A step that is to be begun.
+/// A step whose turn has not started yet.
 pub struct SubmittedStep {
-    /// What its answer needs.
+    /// The parts that its answer needs.
     pub step: ExecuteStep,
     session: AgentSession,
-    speaker: Speaker,
+    agent_in_mode: AgentInMode,
     identity: Identity,
     /// The tool that the model has to call first.
     first_tool: Option<String>,
@@ -95,23 +94,23 @@ pub struct SubmittedStep {
 }
 
 impl SubmittedStep {
-    /// Begins the turn. A submission whose turn could not begin can be sent again.
+    /// Starts the turn. If it fails to start, the submission can be repeated.
     pub async fn begin(
         self,
         app: &Arc<Application>,
         scope: &Scope,
         announcement: Announcement,
     ) -> Result<Box<Run>, Fault> {
-        let Self { step, session, speaker, identity, first_tool, parameters } = self;
-        let begun = async {
+        let Self { step, session, agent_in_mode, identity, first_tool, parameters } = self;
+        let started = async {
             let policy = TurnPolicy {
-                route: speaker.agent.route(app, scope).await?,
+                route: agent_in_mode.agent.route(app, scope).await?,
                 history: HistorySource::Parameters,
-                thread: None,
+                session: None,
                 offered: OfferedTools::Known,
-                own_tools: vec![change_mode(app, &session, &step.turn_id, &speaker.modes)],
+                own_tools: vec![change_mode(app, &session, &step.turn_id, &agent_in_mode.modes)],
                 first_tool,
-                max_rounds: speaker.rounds(),
+                max_rounds: agent_in_mode.rounds(),
                 limit_each_call: true,
                 shown: ShownParameters::WithoutInstructions,
                 keep_raw_answer: true,
@@ -124,18 +123,18 @@ impl SubmittedStep {
             };
             Ok(turns::begin(app, scope, turn).await?.running()?.run)
         };
-        let begun = begun.await;
-        if begun.is_err()
+        let started = started.await;
+        if started.is_err()
             && let Err(error) = app.store.drop_step(scope, &session.id, &step.response_id).await
         {
-            tracing::warn!("a submission could not be given back: {error}");
+            tracing::warn!("a submission could not be released: {error}");
         }
-        begun
+        started
     }
 }
 
 impl Submission {
-    /// Takes a user's turn.
+    /// Accepts a user's turn.
     pub async fn user_turn(
         app: &Application,
         scope: &Scope,
@@ -145,7 +144,7 @@ impl Submission {
         user_turn(app, scope, turn, streamed).await
     }
 
-    /// Takes the results that a turn waits for.
+    /// Accepts the results that a turn waits for.
     pub async fn continuation(
         app: &Application,
         scope: &Scope,
@@ -156,7 +155,7 @@ impl Submission {
     }
 }
 
-/// Takes a user's turn.
+/// Accepts a user's turn.
 async fn user_turn(
     app: &Application,
     scope: &Scope,
@@ -165,28 +164,28 @@ async fn user_turn(
 ) -> Result<Submission, SubmissionError> {
     let session = session(app, scope, &turn.session_id).await?;
     let fingerprint = turn.fingerprint();
-    // Most retries are found here, before anything is looked up for them.
-    if let Some(known) = app.store.agent_turn(scope, &session.id, &turn.turn_id).await?
-        && let Some(step) = known.steps.first()
+    // Most retries end here, before anything else is loaded.
+    if let Some(existing_turn) = app.store.agent_turn(scope, &session.id, &turn.turn_id).await?
+        && let Some(step) = existing_turn.steps.first()
     {
-        match (step.fingerprint == fingerprint, is_over(&known, step)) {
+        match (step.fingerprint == fingerprint, can_rerun(&existing_turn, step)) {
             (false, _) => return Err(SubmissionError::TurnIdReused(turn.turn_id.to_string())),
             (true, false) => return Ok(Submission::Known(Box::new(step.clone()))),
             (true, true) => {}
         }
     }
-    let speaker = Speaker::of(app, scope, &session, turn.agent_context_id.as_deref()).await?;
-    if turn.agent_context_id.is_some() && speaker.agent.profile.is_none() {
+    let agent_in_mode = AgentInMode::of(app, scope, &session, turn.agent_context_id.as_deref()).await?;
+    if turn.agent_context_id.is_some() && agent_in_mode.agent.profile.is_none() {
         return Err(SubmissionError::field("AgentContextId", "names no active agent of this tenant"));
     }
     let files = files(app, scope, turn).await?;
     let mut notes = Notes {
         agent_context_id: turn.agent_context_id.as_deref().map(str::to_owned).or_else(|| session.profile.clone()),
         conversation_context_id: turn.conversation_context_id.as_deref().map(str::to_owned),
-        hides_raw: !speaker.agent.resolved.expose_raw_responses.value,
+        hides_raw: !agent_in_mode.agent.resolved.expose_raw_responses.value,
         ..Notes::default()
     };
-    let context = composer::look_up(app, scope, turn, &speaker.mode, &mut notes).await?;
+    let context = composer::retrieve_context(app, scope, turn, &agent_in_mode.mode, &mut notes).await?;
     let newest = app.store.agent_turns(scope, &session.id, None, 1).await?.unwrap_or_default().pop();
     if let Some(before) = newest.as_ref().filter(|before| before.turn_id != turn.turn_id)
         && answer::is_pending(app, scope, before).await?
@@ -194,10 +193,10 @@ async fn user_turn(
         notes.warnings.push(format!("turn '{}' was waiting for tool results and is given up", before.turn_id));
     }
     let identity = app.engine.identity();
-    let step = ExecuteStep::new(&session, &turn.turn_id, &speaker, &identity, notes);
+    let step = ExecuteStep::new(&session, &turn.turn_id, &agent_in_mode, &identity, notes);
     let solution = turn.solution_context.as_deref();
-    let taken = app.store.take_step(scope, new_step(app, &step, fingerprint, None, solution)).await?;
-    let parent = match taken {
+    let outcome = app.store.take_step(scope, new_step(app, &step, fingerprint, None, solution)).await?;
+    let parent = match outcome {
         TakenStep::First { parent } => parent,
         TakenStep::Already(step) => return Ok(Submission::Known(Box::new(step))),
         TakenStep::Different => return Err(SubmissionError::TurnIdReused(turn.turn_id.to_string())),
@@ -205,13 +204,13 @@ async fn user_turn(
         TakenStep::Missing => return Err(no_such_session(&turn.session_id).into()),
     };
     let solution = solution.or(session.solution_context.as_deref());
-    let head = Head { session_id: &session.id, turn_id: &turn.turn_id, parent: parent.as_deref(), streamed };
-    let parameters = speaker.user_turn(turn, &files, solution, context.as_ref(), &head);
-    let first_tool = speaker.first_tool();
-    Ok(Submission::New(Box::new(SubmittedStep { step, session, speaker, identity, first_tool, parameters })))
+    let fields = RequestFields { session_id: &session.id, turn_id: &turn.turn_id, parent: parent.as_deref(), streamed };
+    let parameters = agent_in_mode.user_turn(turn, &files, solution, context.as_ref(), &fields);
+    let first_tool = agent_in_mode.first_tool();
+    Ok(Submission::New(Box::new(SubmittedStep { step, session, agent_in_mode, identity, first_tool, parameters })))
 }
 
-/// Takes the results that a turn waits for. If they are wrong, the turn goes on waiting. C-13
+/// Accepts the results that a turn waits for. After wrong results the turn keeps waiting. C-13
 async fn continuation(
     app: &Application,
     scope: &Scope,
@@ -223,10 +222,10 @@ async fn continuation(
     let turn = app.store.agent_turn(scope, &session.id, turn_id).await?.ok_or_else(|| no_such_turn(turn_id))?;
     let fingerprint = continuation.fingerprint();
     let same = turn.steps.iter().skip(1).find(|step| step.fingerprint == fingerprint);
-    if let Some(step) = same.filter(|step| !is_over(&turn, step)) {
+    if let Some(step) = same.filter(|step| !can_rerun(&turn, step)) {
         return Ok(Submission::Known(Box::new(step.clone())));
     }
-    // A step that failed is done once more: what it follows waits as before.
+    // A failed step is run again: it follows the same step as before.
     let last = match (same, turn.steps.as_slice()) {
         (Some(_), [.., before, _]) => before,
         (_, [.., last]) => last,
@@ -239,7 +238,7 @@ async fn continuation(
     }
     let waiting = ExecuteAnswer::of(app, scope, &ExecuteStep::stored(&session.id, turn_id, last))
         .await?
-        .filter(ExecuteAnswer::waits);
+        .filter(ExecuteAnswer::is_pending);
     let Some(waiting) = waiting else { return Err(SubmissionError::NotPending(turn_id.to_owned())) };
     let pending = waiting.envelope.tool_calls.iter().map(|call| call.call_id.as_str());
     let differences = results::differences(pending, continuation.results.iter().map(|result| &*result.call_id));
@@ -247,11 +246,11 @@ async fn continuation(
         return Err(SubmissionError::ResultsMismatch(differences));
     }
     let before = turn.steps.first().map_or_else(Notes::default, |step| Notes::read(step.notes.raw()));
-    let asked = before.agent_context_id.as_deref().filter(|slug| session.profile.as_deref() != Some(slug));
-    let speaker = Speaker::of(app, scope, &session, asked).await?;
+    let requested = before.agent_context_id.as_deref().filter(|slug| session.profile.as_deref() != Some(slug));
+    let agent_in_mode = AgentInMode::of(app, scope, &session, requested).await?;
     let notes = Notes { warnings: Vec::new(), ..before };
     let identity = app.engine.identity();
-    let step = ExecuteStep::new(&session, turn_id, &speaker, &identity, notes);
+    let step = ExecuteStep::new(&session, turn_id, &agent_in_mode, &identity, notes);
     let follows = &last.response_id;
     match app.store.take_step(scope, new_step(app, &step, fingerprint, Some(follows), None)).await? {
         TakenStep::First { .. } => {}
@@ -260,13 +259,20 @@ async fn continuation(
         TakenStep::Busy { turn_id } => return Err(SubmissionError::SessionBusy(turn_id)),
         TakenStep::Missing => return Err(no_such_turn(turn_id).into()),
     }
-    let head = Head { session_id: &session.id, turn_id, parent: Some(follows), streamed };
-    let parameters = speaker.continuation(continuation, &head);
-    // What had to be called first was called. C-30
-    Ok(Submission::New(Box::new(SubmittedStep { step, session, speaker, identity, first_tool: None, parameters })))
+    let fields = RequestFields { session_id: &session.id, turn_id, parent: Some(follows), streamed };
+    let parameters = agent_in_mode.continuation(continuation, &fields);
+    // The mandatory first tool was called in the first step. C-30
+    Ok(Submission::New(Box::new(SubmittedStep {
+        step,
+        session,
+        agent_in_mode,
+        identity,
+        first_tool: None,
+        parameters,
+    })))
 }
 
-/// A submission as the store takes it.
+/// A submission as a record of the store.
 fn new_step(
     app: &Application,
     step: &ExecuteStep,
@@ -288,13 +294,13 @@ fn new_step(
     }
 }
 
-/// Whether a step has no answer, so that it may be run once more: the last one of its turn, which failed.
-fn is_over(turn: &AgentTurn, step: &AgentStep) -> bool {
+/// Whether a step can be run again: it is the last one of its turn and failed.
+fn can_rerun(turn: &AgentTurn, step: &AgentStep) -> bool {
     let last = turn.steps.last().is_some_and(|last| last.response_id == step.response_id);
     last && matches!(step.state, StepState::Gone | StepState::Ended(Status::Failed | Status::Cancelled))
 }
 
-/// The uploaded files that a turn refers to, as parts of its message.
+/// The uploaded files of a turn, as parts of its message.
 async fn files(app: &Application, scope: &Scope, turn: &UserTurn<'_>) -> Result<Vec<Json>, SubmissionError> {
     let mut parts = Vec::with_capacity(turn.file_ids.len());
     for (index, id) in turn.file_ids.iter().enumerate() {
@@ -311,17 +317,17 @@ async fn files(app: &Application, scope: &Scope, turn: &UserTurn<'_>) -> Result<
 }
 
 impl ExecuteAnswer {
-    /// The answer to a step whose turn could not begin: the turn's, or a refusal.
+    /// The answer to a step whose turn failed to start: a failed turn, or a refusal of the request.
     pub fn to_failed_start(step: &ExecuteStep, fault: Fault) -> Result<Self, Fault> {
-        match is_of_turn(fault.kind) {
+        match is_turn_outcome(fault.kind) {
             true => Ok(Self::failed(step, &fault)),
             false => Err(fault),
         }
     }
 }
 
-/// Whether a fault is one of the turn itself: it was taken, and this is what came of it. Everything else is a refusal.
-fn is_of_turn(kind: FaultKind) -> bool {
+/// Whether a fault is an outcome of the accepted turn. All other faults are refusals of the request.
+fn is_turn_outcome(kind: FaultKind) -> bool {
     match kind {
         FaultKind::UpstreamBusy
         | FaultKind::UpstreamQuota

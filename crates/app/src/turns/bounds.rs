@@ -1,4 +1,4 @@
-//! The bounds of a request, checked before anything is spent on it.
+//! Checks the limits of a request before any work is done for it.
 
 use std::{borrow::Cow, collections::HashSet};
 
@@ -10,31 +10,31 @@ use amalgam_protocol::{
 
 use crate::app::Limits;
 
-/// The most unknown fields of a request. An upstream may know some of them; none has nearly as many.
-const UNKNOWN_FIELDS: usize = 256;
+/// The maximum number of unknown fields. An upstream may know some of them, but none has nearly as many.
+const MAX_UNKNOWN_FIELDS: usize = 256;
 
-/// The most fields of `reasoning`, for the same reason.
-const REASONING_FIELDS: usize = 32;
+/// The maximum number of fields of `reasoning`, for the same reason.
+const MAX_REASONING_FIELDS: usize = 32;
 
-/// Checks counts and sizes of a request that has the right shape; `request` is a view of `parameters`.
+/// Checks the counts and sizes of a well-formed request; `request` is a view of `parameters`.
 pub(crate) fn check(
     parameters: &ResponseParameters,
     request: &CreateResponse<'_>,
     limits: &Limits,
 ) -> Result<(), Fault> {
-    if let Some((name, _)) = request.extra.get(UNKNOWN_FIELDS) {
+    if let Some((name, _)) = request.extra.get(MAX_UNKNOWN_FIELDS) {
         let name: String = name.decode().chars().take(64).collect();
         let message =
-            format!("At most {UNKNOWN_FIELDS} fields are taken that are not known here; '{name}' is one more.");
+            format!("At most {MAX_UNKNOWN_FIELDS} fields are taken that are not known here; '{name}' is one more.");
         return Err(Fault::invalid(name, message).code("object_above_max_properties"));
     }
-    if request.reasoning.as_ref().is_some_and(|reasoning| reasoning.raw.fields().count() > REASONING_FIELDS) {
-        let message = format!("At most {REASONING_FIELDS} fields of 'reasoning' are taken.");
+    if request.reasoning.as_ref().is_some_and(|reasoning| reasoning.raw.fields().count() > MAX_REASONING_FIELDS) {
+        let message = format!("At most {MAX_REASONING_FIELDS} fields of 'reasoning' are taken.");
         return Err(Fault::invalid("reasoning", message).code("object_above_max_properties"));
     }
     let mut tally = Tally::default();
-    for (list, said) in [("instructions", &request.instructions), ("input", &request.input)] {
-        match said {
+    for (list, input) in [("instructions", &request.instructions), ("input", &request.input)] {
+        match input {
             None => {}
             Some(Input::Text(text)) => bound(*text, || list.to_owned(), limits)?,
             Some(Input::Items(items)) => {
@@ -57,30 +57,30 @@ pub(crate) fn check(
     check_metadata(request.metadata)
 }
 
-/// What the items of a request come to.
+/// The totals of a request's items.
 #[derive(Debug, Default)]
 pub struct Tally<'a> {
     /// Bytes of images and files.
     media: usize,
-    /// Parts of contents.
+    /// Content parts.
     parts: usize,
-    /// Tools that arrive inside the history.
+    /// Tools inside the history.
     tools: usize,
-    /// Those tools as they were written: one that several searches have found counts once.
+    /// The JSON of these tools: a tool that several searches found counts once.
     known: HashSet<&'a str>,
 }
 
-/// Checks the items of one list, of which there may be `most`; `sent` is the list as it was sent.
+/// Checks the items of one list, at most `max`; `sent` is the list in the request.
 pub fn check_items<'a>(
     items: &[Item<'a>],
     list: &'static str,
-    most: usize,
+    max: usize,
     sent: Option<Raw<'_>>,
     tally: &mut Tally<'a>,
     limits: &Limits,
 ) -> Result<(), Fault> {
-    if items.len() > most {
-        return Err(too_many(list, most, "items"));
+    if items.len() > max {
+        return Err(too_many(list, max, "items"));
     }
     for item in items {
         let path = || item_path(list, sent, item.raw);
@@ -90,11 +90,11 @@ pub fn check_items<'a>(
             return Err(too_many(path(), limits.content_parts, "content parts"));
         }
         match &item.kind {
-            ItemKind::AdditionalTools(additional) => check_brought(&additional.tools.0, path, tally, limits)?,
+            ItemKind::AdditionalTools(additional) => check_item_tools(&additional.tools.0, path, tally, limits)?,
             ItemKind::ClientCallOutput(ClientTool::ToolSearch, _) => {
                 let Some(found) = item.raw.get("tools").filter(|found| !found.is_null()) else { continue };
-                let found = Tool::list(found).map_err(|wrong| wrong.under("tools").under(&path()))?;
-                check_brought(&found, path, tally, limits)?;
+                let found = Tool::list(found).map_err(|error| error.under("tools").under(&path()))?;
+                check_item_tools(&found, path, tally, limits)?;
             }
             _ => {}
         }
@@ -102,8 +102,8 @@ pub fn check_items<'a>(
     Ok(())
 }
 
-/// Checks the tools that an item brings along.
-fn check_brought<'a>(
+/// Checks the tools inside an item.
+fn check_item_tools<'a>(
     tools: &[Tool<'a>],
     path: impl Fn() -> String,
     tally: &mut Tally<'a>,
@@ -117,7 +117,7 @@ fn check_brought<'a>(
     Ok(())
 }
 
-/// Parts of what an item says.
+/// The number of content parts of an item.
 fn parts_of(item: &Item<'_>) -> usize {
     let content = match &item.kind {
         ItemKind::Message(message) | ItemKind::AgentMessage(message) => &message.content,
@@ -131,7 +131,7 @@ fn parts_of(item: &Item<'_>) -> usize {
     }
 }
 
-/// Checks the bytes of a body whose items were tallied.
+/// Checks the size of a body whose items were counted.
 pub fn check_size(tally: &Tally<'_>, body_bytes: usize, limits: &Limits) -> Result<(), Fault> {
     if tally.media > limits.media_bytes {
         return Err(Fault::new(
@@ -148,7 +148,7 @@ pub fn check_size(tally: &Tally<'_>, body_bytes: usize, limits: &Limits) -> Resu
     Ok(())
 }
 
-/// Bytes of images and files in an item whose texts are not too long.
+/// Bytes of images and files in an item; checks the length of its texts.
 fn item_bytes(item: &Item<'_>, path: impl Fn() -> String, limits: &Limits) -> Result<usize, Fault> {
     let (field, content) = match &item.kind {
         ItemKind::Message(message) | ItemKind::AgentMessage(message) => ("content", &message.content),
@@ -171,7 +171,7 @@ fn bound(text: JsonStr<'_>, path: impl Fn() -> String, limits: &Limits) -> Resul
     }
 }
 
-/// A text has more bytes than one may have.
+/// A text exceeds its limit.
 struct TooLong;
 
 /// Bytes of images and files.
@@ -197,13 +197,13 @@ fn part_bytes(part: &Part<'_>, limits: &Limits) -> Result<usize, TooLong> {
     }
 }
 
-/// Counts tools, those in namespaces one by one. Paths are made only for the one that is told.
+/// Counts tools; those in namespaces count one by one. Paths are built only for errors.
 fn check_tools(tools: &[Tool<'_>], path: &dyn Fn() -> String, count: &mut usize, limits: &Limits) -> Result<(), Fault> {
     let mut tools = tools.iter().enumerate();
     tools.try_for_each(|(index, tool)| check_tool(tool, &|| format!("{}[{index}]", path()), count, limits))
 }
 
-/// The path is a pointer, since a closure for each level would be a type for each level.
+/// The path is a `dyn` function, since generic closures would nest one type per level.
 fn check_tool(tool: &Tool<'_>, path: &dyn Fn() -> String, count: &mut usize, limits: &Limits) -> Result<(), Fault> {
     *count += 1;
     if *count > limits.tools {
@@ -239,7 +239,7 @@ fn check_schema(schema: Raw<'_>, path: impl Fn() -> String, limits: &Limits) -> 
     }
 }
 
-/// Counts down; false when nothing is left. Depth was bounded when the body was checked.
+/// Counts down; false when the count reaches zero. The depth was limited when the body was parsed.
 fn count_nodes(value: Raw<'_>, left: &mut usize) -> bool {
     if *left == 0 {
         return false;
@@ -279,8 +279,8 @@ pub fn check_metadata(metadata: Option<Raw<'_>>) -> Result<(), Fault> {
     Ok(())
 }
 
-fn too_many(path: impl Into<Cow<'static, str>>, most: usize, what: &str) -> Fault {
-    Fault::invalid(path, format!("At most {most} {what} are taken.")).code("array_above_max_length")
+fn too_many(path: impl Into<Cow<'static, str>>, max: usize, what: &str) -> Fault {
+    Fault::invalid(path, format!("At most {max} {what} are taken.")).code("array_above_max_length")
 }
 
 fn too_long(path: String, limits: &Limits) -> Fault {

@@ -1,4 +1,4 @@
-//! What a request builds on: the chain behind it, its conversation, the items that it refers to.
+//! The context of a request: the responses that it continues, its conversation, and the items that it refers to.
 
 use std::collections::HashSet;
 
@@ -10,12 +10,12 @@ use amalgam_protocol::{CreateResponse, Input, Item, ItemKind, Json, JsonStr, Raw
 
 use crate::{app::Application, ids::is_id};
 
-/// What a turn builds on: the history before it, and its own items where they are not as they were sent.
+/// The context of a turn: the history before it, and its own items if they differ from the request's.
 #[derive(Debug, Default)]
 pub(crate) struct Context {
     /// The history: arrays of items, oldest first.
     before: Vec<Json>,
-    /// The request's own items with references replaced; none where they are used as they were sent.
+    /// The request's own items with references replaced; none if they are used as sent.
     own: Option<Json>,
     /// The response that is continued.
     pub(crate) parent: Option<ChainPosition>,
@@ -23,18 +23,18 @@ pub(crate) struct Context {
     pub(crate) memory: Option<UpstreamMemory>,
     /// The conversation that is continued.
     pub(crate) conversation: Option<String>,
-    /// Whether the history is only in the memory of a connection.
+    /// Whether the history exists only in the memory of a connection.
     pub(crate) in_connection: bool,
 }
 
-/// Responses that are not in the store but in the memory of one connection.
+/// Responses that are not stored but remembered by one connection.
 pub trait ConnectionMemory: Sync {
-    /// The items up to a response, its own included, oldest first.
+    /// The items up to and including a response, oldest first.
     fn recall(&self, response_id: &str) -> Option<Vec<ItemsOf>>;
 }
 
 impl Context {
-    /// Looks up everything that a request names; `request` is a view of `parameters`.
+    /// Loads everything that a request refers to; `request` is a view of `parameters`.
     pub(crate) async fn gather(
         app: &Application,
         scope: &Scope,
@@ -56,13 +56,13 @@ impl Context {
         Ok(context)
     }
 
-    /// A history that was given.
+    /// A context with this history.
     pub(crate) fn of(before: Vec<Json>, memory: Option<UpstreamMemory>) -> Self {
         Self { before, memory, ..Self::default() }
     }
 
-    /// Leaves out the system messages of earlier turns. Prompts are instructions of their turn alone; earlier versions of this
-    /// program stored them as items.
+    /// Removes the system messages of earlier turns. A prompt applies to its own turn only, but earlier versions of
+    /// this program stored it as an item.
     pub(crate) fn leave_out_prompts(&mut self) {
         let is_prompt = |item: Raw<'_>| item.get_str("role").as_deref() == Some("system");
         for items in &mut self.before {
@@ -81,7 +81,7 @@ impl Context {
         self.before.push(items);
     }
 
-    /// History and own items in order; nothing where `sent`, the request's own input, is all there is.
+    /// History and own items in order; none if `sent`, the request's own input, is all there is.
     pub(crate) fn input<'a>(&'a self, sent: Option<&Input<'a>>) -> Result<Option<Input<'a>>, Fault> {
         joined(&self.before, self.own.as_ref(), sent)
     }
@@ -91,12 +91,12 @@ impl Context {
         &self.before
     }
 
-    /// The request's own items, where they are not as they were sent.
+    /// The request's own items, if they differ from the request's.
     pub(crate) fn own(&self) -> Option<&Json> {
         self.own.as_ref()
     }
 
-    /// The history as far as the store has it.
+    /// The stored part of the history.
     pub(crate) fn stored_before(&self) -> &[Json] {
         match self.in_connection {
             true => &[],
@@ -104,7 +104,7 @@ impl Context {
         }
     }
 
-    /// The request's own items, where they are not as they were written.
+    /// The request's own items, if they differ from the request's.
     pub(crate) fn own_input(&self) -> Result<Option<Input<'_>>, Fault> {
         match &self.own {
             None => Ok(None),
@@ -179,7 +179,7 @@ impl Context {
         Ok(())
     }
 
-    /// Puts items in the place of references to them.
+    /// Replaces references by the items that they name.
     async fn resolve_references(
         &mut self,
         app: &Application,
@@ -189,7 +189,7 @@ impl Context {
     ) -> Result<(), Fault> {
         let items = match &request.input {
             Some(Input::Items(items)) => items,
-            // After other items a text has to be an item too.
+            // In a longer list the text has to be an item too.
             Some(Input::Text(text)) if self.is_continuation() && !text.is_empty() => {
                 self.own = Some(message_of(*text));
                 return Ok(());
@@ -212,7 +212,7 @@ impl Context {
                 match reference(item) {
                     None => writer.raw(item.raw),
                     Some(id) => match is_id(&id).then(|| found.next().flatten()).flatten() {
-                        Some(kept) => writer.valid(kept.bytes()),
+                        Some(stored) => writer.valid(stored.bytes()),
                         None => {
                             missing = missing
                                 .take()
@@ -231,8 +231,7 @@ impl Context {
         }
     }
 
-    /// An output whose call was never made cannot be an answer to it: a history that is sent in full is repaired, one
-    /// that is continued is not.
+    /// Refuses an output without a call in a continuation. A full history is repaired instead.
     fn refuse_orphans(&self, parameters: &ResponseParameters, request: &CreateResponse<'_>) -> Result<(), Fault> {
         let Some(Input::Items(own)) = &request.input else { return Ok(()) };
         let output = |item: &Item<'_>| match &item.kind {
@@ -245,8 +244,8 @@ impl Context {
         if !own.iter().any(|item| output(item).is_some()) {
             return Ok(());
         }
-        let kept = self.before.iter().chain(&self.own).flat_map(|array| array.raw().elements());
-        let all = read_items(kept)?;
+        let stored = self.before.iter().chain(&self.own).flat_map(|array| array.raw().elements());
+        let all = read_items(stored)?;
         let calls: HashSet<String> = all.iter().chain(own).filter_map(call_id).collect();
         for item in own {
             if let Some(id) = output(item).filter(|id| !calls.contains(id)) {
@@ -269,7 +268,7 @@ fn call_id(item: &Item<'_>) -> Option<String> {
     }
 }
 
-/// A list of one message of the user.
+/// A list with one user message.
 fn message_of(text: JsonStr<'_>) -> Json {
     let mut writer = Writer::with_capacity(text.escaped().len() + 64);
     writer.array(|writer| {
@@ -295,7 +294,7 @@ fn conversation_id(conversation: Raw<'_>) -> Result<String, Fault> {
     }
 }
 
-/// Missing, of another caller, and never stored: one answer. S10
+/// The same error for a missing response, another caller's, and one that was not stored. S10
 pub fn no_such_response(id: &str) -> Fault {
     let shown: String = id.chars().take(200).collect();
     Fault::invalid("previous_response_id", format!("Previous response with id '{shown}' not found."))

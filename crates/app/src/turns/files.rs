@@ -1,6 +1,6 @@
-//! Uploaded files that a request names: they have to be there before anybody is asked.
+//! Checks the uploaded files of a request before a model is called.
 //!
-//! What a request builds on is not checked: a file that was deleted since is told to the model as such.
+//! Files of the history are not checked: the model reads that a file was deleted.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use amalgam_protocol::{Content, CreateResponse, Input, Item, ItemKind, Part, Par
 
 use crate::app::Application;
 
-/// Checks the files that a request itself names; `request` is a view of `parameters`.
+/// Checks the files that the request's own items name; `request` is a view of `parameters`.
 pub(crate) async fn check(
     app: &Application,
     scope: &Scope,
@@ -18,8 +18,8 @@ pub(crate) async fn check(
     request: &CreateResponse<'_>,
 ) -> Result<(), Fault> {
     let mut found: HashMap<&str, Option<FileRecord>> = HashMap::new();
-    for (list, said) in [("instructions", &request.instructions), ("input", &request.input)] {
-        let Some(Input::Items(items)) = said else { continue };
+    for (list, input) in [("instructions", &request.instructions), ("input", &request.input)] {
+        let Some(Input::Items(items)) = input else { continue };
         for item in items {
             let Some((field, parts)) = parts(item) else { continue };
             for (index, part) in parts.iter().enumerate() {
@@ -50,7 +50,7 @@ pub(crate) async fn check(
     Ok(())
 }
 
-/// Where an item has parts, and the parts.
+/// The field of an item that has parts, and the parts.
 fn parts<'i, 'a>(item: &'i Item<'a>) -> Option<(&'static str, &'i [Part<'a>])> {
     let (field, content) = match &item.kind {
         ItemKind::Message(message) | ItemKind::AgentMessage(message) => ("content", &message.content),
@@ -63,7 +63,7 @@ fn parts<'i, 'a>(item: &'i Item<'a>) -> Option<(&'static str, &'i [Part<'a>])> {
     }
 }
 
-/// Missing, expired, and another caller's: one answer. S10
+/// The same error for a missing file, an expired one, and another caller's. S10
 fn no_such_file(id: &str, path: String) -> Fault {
     let shown: String = id.chars().take(200).collect();
     Fault::invalid(path, format!("File with id '{shown}' not found.")).code("file_not_found")

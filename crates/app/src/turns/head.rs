@@ -1,21 +1,22 @@
-//! When the head of a streamed answer is due although no model has accepted yet.
+//! Decides when the head of a streamed reply is sent although no model has accepted yet.
 
-use amalgam_engine::{Announced, Engine};
+use amalgam_engine::{Engine, StreamHead};
 use tokio::{select, sync::oneshot, time::Instant};
 
-/// What comes first: the start of a turn, or the moment at which its caller has to be sent a head.
+/// The first of two events: the turn starts, or its caller has to be sent a head.
 pub enum HeadDue<T> {
-    /// The turn has started, or was refused.
+    /// The turn has started or was refused.
     Started(T),
     /// The head is due, and no model has accepted yet.
-    Due(Announced),
+    Due(StreamHead),
 }
 
-/// Waits for a turn to start, and no longer than a stream may be without its head. `received` is when the request came.
+/// Waits for a turn to start, but no longer than a stream may be without its head. `received` is the arrival of the
+/// request.
 pub async fn head_or_start<F: Future + Unpin>(
     engine: &Engine,
     received: Instant,
-    announced: oneshot::Receiver<Announced>,
+    announced: oneshot::Receiver<StreamHead>,
     starting: &mut F,
 ) -> HeadDue<F::Output> {
     let due = async {
@@ -24,7 +25,7 @@ pub async fn head_or_start<F: Future + Unpin>(
                 tokio::time::sleep_until(received + engine.head_after()).await;
                 announced
             }
-            // Not a stream, or refused before.
+            // The turn is not streamed, or was refused.
             Err(_) => std::future::pending().await,
         }
     };

@@ -1,6 +1,6 @@
-//! The stand-in for a model in a turn that only prepares the next one: it finishes at once, without output.
+//! A model stub for a turn that only prepares the next one (`generate: false`). It finishes at once, without output.
 //!
-//! Such a turn takes the same path as all others, so that it is checked, stored and answered as they are.
+//! Such a turn takes the normal path, so that it is checked, stored and answered like any other.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use amalgam_protocol::Usage;
 use bytes::Bytes;
 use futures_util::stream;
 
-/// In the place of the models of `route`.
+/// The stub in place of the models of `route`.
 pub(super) fn candidates(route: &Route) -> Vec<Candidate> {
     let named = route.candidates.first();
     vec![Candidate {
@@ -26,7 +26,7 @@ pub(super) fn candidates(route: &Route) -> Vec<Candidate> {
 struct NoModel;
 
 impl Model for NoModel {
-    /// Nothing is sent, so that nothing is lost and the body is empty.
+    /// Nothing is sent, so nothing is lost and the body is empty.
     fn prepare(&self, request: &ModelRequest<'_>) -> Result<PreparedRequest, Fault> {
         Ok(PreparedRequest {
             body: Bytes::new(),

@@ -1,8 +1,9 @@
-//! A profile of the tenant's assistant in the place of a model: its prompt, its tools and its limits apply.
+//! A profile of the tenant's assistant requested as a model: its prompt, tools and limits apply.
 
 use std::sync::Arc;
 
-use amalgam_core::{Fault, ResolvedTool, Scope, ToolRequest, assistant::prompt::Prompt};
+use amalgam_assistant::prompt::Prompt;
+use amalgam_core::{Fault, ResolvedTool, Scope, ToolRequest};
 use amalgam_protocol::{Json, Raw, ResponseParameters, Shape, Writer};
 
 use super::request::{HistorySource, OfferedTools, ShownParameters, TurnPolicy};
@@ -11,11 +12,11 @@ use crate::{
     assistant::{Agent, require_enabled},
 };
 
-/// The most pairs of metadata that a response has; those of the profile go before the rest.
-const PAIRS: usize = 16;
+/// The maximum number of metadata pairs of a response. The profile's pairs take precedence.
+const MAX_METADATA_PAIRS: usize = 16;
 
-/// The request with everything that the profile named as its model sets, and the policy of its turn; nothing where the tenant
-/// has no active profile of this name. What the caller sets goes before what the profile sets.
+/// Applies the profile that the request names as its model. Returns the parameters and the turn's policy; none if the
+/// tenant has no such active profile. The caller's settings take precedence over the profile's.
 pub(crate) async fn apply(
     app: &Application,
     scope: &Scope,
@@ -32,14 +33,14 @@ pub(crate) async fn apply(
     let policy = TurnPolicy {
         route,
         history: HistorySource::Parameters,
-        thread: None,
+        session: None,
         offered: OfferedTools::All,
         own_tools: Vec::new(),
         first_tool: agent.first_tool().filter(|_| sent.tool_choice.is_none()),
         max_rounds: Some(agent.max_rounds()),
-        // The caller's own limit is one of the whole response; the profile's is one of each call.
+        // The caller's limit applies to the whole response; the profile's applies to each call.
         limit_each_call: sent.max_output_tokens.is_none(),
-        // The profile's prompt is between it and the model.
+        // The response does not show the profile's prompt.
         shown: ShownParameters::Sent(Arc::new(ResponseParameters { metadata: Some(metadata), ..sent.clone() })),
         keep_raw_answer: false,
         always_stored: false,
@@ -59,7 +60,7 @@ pub(crate) async fn apply(
     Ok(Some((parameters, policy)))
 }
 
-/// A tool that neither the server nor a client can run is not offered. RNCC-30
+/// Removes tools that neither the server nor a client can run. RNCC-30
 async fn leave_out_unknown(app: &Application, scope: &Scope, agent: &mut Agent) -> Result<(), Fault> {
     let Some(profile) = agent.profile.as_mut().filter(|profile| !profile.tools.is_empty()) else { return Ok(()) };
     let requested = profile.tools.iter().cloned().map(ToolRequest::Named).collect();
@@ -71,7 +72,7 @@ async fn leave_out_unknown(app: &Application, scope: &Scope, agent: &mut Agent) 
     Ok(())
 }
 
-/// The profile's prompt, and then the caller's own instructions.
+/// The profile's prompt, followed by the caller's instructions.
 fn instructions(prompt: &str, sent: Option<&Json>) -> Option<Json> {
     let Some(sent) = sent else { return (!prompt.is_empty()).then(|| Json::string(prompt)) };
     match sent.raw().shape() {
@@ -81,7 +82,7 @@ fn instructions(prompt: &str, sent: Option<&Json>) -> Option<Json> {
             }
             sent.raw().elements().for_each(|item| writer.raw(item));
         })),
-        // Two parts of one system message. C-02
+        // Both are parts of one system message. C-02
         _ => match sent.raw().as_str() {
             Some(text) if !text.is_empty() => Some(Json::array(|writer| {
                 write_system(writer, |writer| {
@@ -108,14 +109,14 @@ fn write_system(writer: &mut Writer, content: impl FnOnce(&mut Writer)) {
     });
 }
 
-/// What the caller has set, and what the profile says about itself.
+/// The caller's metadata with the pairs of the profile.
 fn metadata(agent: &Agent, prompt: &Prompt, sent: Option<Raw<'_>>) -> Json {
     let own = Json::object(|writer| agent.write_metadata(writer, prompt));
-    let taken: Vec<String> = own.raw().fields().map(|(key, _)| key.decode().into_owned()).collect();
+    let reserved: Vec<String> = own.raw().fields().map(|(key, _)| key.decode().into_owned()).collect();
     Json::object(|writer| {
         let sent = sent.map(Raw::fields).into_iter().flatten();
-        let sent = sent.filter(|(key, _)| !taken.iter().any(|taken| *taken == *key.decode()));
-        for (key, value) in sent.take(PAIRS - taken.len()).chain(own.raw().fields()) {
+        let sent = sent.filter(|(key, _)| !reserved.iter().any(|reserved| *reserved == *key.decode()));
+        for (key, value) in sent.take(MAX_METADATA_PAIRS - reserved.len()).chain(own.raw().fields()) {
             writer.key_text(&key.decode()).raw(value);
         }
     })

@@ -1,12 +1,14 @@
-//! Background turns: put into the queue, and run when a process has room for them.
+//! Background turns: adds them to the queue, and runs them when a process has capacity.
 
 use std::sync::{Arc, Weak};
 
 use amalgam_core::{
     BoxFuture, Delivery, Emitter, Fault, FaultKind, Ids, Scope, Start, no_items,
-    store::{Answer, Begin, ChainPosition, EventChunk, QueuedTurn, ResponseState, StoredResponse, TurnWrite, Written},
+    store::{
+        Answer, Begin, ChainPosition, EventChunk, QueuedTurn, ResponseState, StoredResponse, TurnWrite, WriteOutcome,
+    },
 };
-use amalgam_engine::{Identity, Runner, look};
+use amalgam_engine::{Identity, Runner, read_tail};
 use amalgam_protocol::{Provenance, ResponseParameters, ResponseSettings, Status};
 use bytes::Bytes;
 use tracing::warn;
@@ -40,7 +42,7 @@ impl Runner for QueueRunner {
     }
 }
 
-/// The request of a queued turn as it is stored: what the caller sent, sealed where it holds credentials. P12
+/// The stored request of a queued turn: what the caller sent, sealed if it has credentials. P12
 pub(super) fn stored_request(
     app: &Application,
     scope: &Scope,
@@ -49,11 +51,11 @@ pub(super) fn stored_request(
     has_secrets: bool,
 ) -> Bytes {
     let sent = match shown {
-        // A profile is applied again when the turn runs.
+        // The profile is applied again when the turn runs.
         Some(ShownParameters::Sent(sent)) => sent,
         Some(ShownParameters::WithoutInstructions) | None => parameters,
     };
-    // The process that runs it later does not know whether the caller had a key.
+    // The process that runs the turn does not know whether the caller had a key.
     let approvals = sent.tools.as_ref().filter(|_| !scope.has_credential()).and_then(tools::with_operator_approvals);
     let body = match approvals {
         Some(tools) => ResponseParameters { tools: Some(tools), ..sent.clone() }.to_json(),
@@ -65,7 +67,7 @@ pub(super) fn stored_request(
     }
 }
 
-/// The parameters of a turn that has waited.
+/// The parameters of a queued turn.
 fn queued_parameters(app: &Application, scope: &Scope, request: Bytes) -> Result<ResponseParameters, Fault> {
     let body = match std::str::from_utf8(&request) {
         Ok(text) if app.seal.is_sealed(text) => match app.seal.open(&scope.seal_context(), text) {
@@ -77,7 +79,8 @@ fn queued_parameters(app: &Application, scope: &Scope, request: Bytes) -> Result
     Ok(ResponseParameters::parse(&body, app.limits.json_depth)?)
 }
 
-/// Puts a turn in the queue; from here on it runs whether or not its caller stays. Nothing when what it continues is gone.
+/// Adds a turn to the queue. From here on it runs whether or not its caller stays connected. None if the response that
+/// it continues was deleted.
 pub(super) async fn enqueue(
     app: &Application,
     scope: &Scope,
@@ -85,7 +88,7 @@ pub(super) async fn enqueue(
     begin: Begin,
     settings: ResponseSettings,
 ) -> Result<Option<StartedTurn>, Fault> {
-    let _place = app.engine.queue_place(scope, app.limits.queue).await?;
+    let _place = app.engine.reserve_queue_slot(scope, app.limits.queue).await?;
     let Identity { response_id, created_at_ms } = turn.identity.clone();
     let delivery = if begin.streamed { Delivery::Stream } else { Delivery::Whole };
     let mut emitter = Emitter::new(Start {
@@ -133,12 +136,12 @@ pub(super) async fn enqueue(
         tools: Vec::new(),
         approvals: Vec::new(),
         session: None,
-        // The work is in the queue: a retry under the same key gets the same response.
+        // The turn is stored: a retry with the same key gets the same response.
         answer: turn.idempotency.clone().map(|keyed| (keyed, Some(Answer::Stored))),
     };
     Ok(match app.store.write(scope, write.into()).await? {
-        Written::Kept => Some(StartedTurn::Queued { response: Box::new(response), delivery }),
-        Written::Lost => None,
+        WriteOutcome::Kept => Some(StartedTurn::Queued { response: Box::new(response), delivery }),
+        WriteOutcome::Lost => None,
     })
 }
 
@@ -168,7 +171,7 @@ async fn run(app: &Application, queued: QueuedTurn) {
         Ok(StartedTurn::Queued { .. }) => {
             warn!(response.id = response_id, "a turn that waited was put back into the queue");
         }
-        // It has not begun, and can wait for a process that has room, and a store.
+        // The turn has not started, and can wait until a process has capacity or the store is available.
         Err(fault)
             if matches!(
                 fault.kind,
@@ -178,19 +181,19 @@ async fn run(app: &Application, queued: QueuedTurn) {
             app.engine.hand_over(&response_id).await;
         }
         Err(fault) => {
-            // Where the model refused, the turn's end is written already, and this changes nothing.
-            if let Err(error) = app.engine.give_up(&scope, &response_id, fault.response_error()).await {
+            // If the model refused, the end of the turn is written already, and this has no effect.
+            if let Err(error) = app.engine.fail_unstarted(&scope, &response_id, fault.response_error()).await {
                 warn!(response.id = response_id, "a background turn could not be ended: {error}");
             }
         }
     }
 }
 
-/// How many events of a turn were sent so far: by the process that took it in, and by one that began with it and stopped.
+/// The number of events sent so far: by the process that queued the turn, and by a process that started it and stopped.
 async fn events_sent(app: &Application, scope: &Scope, response_id: &str, streamed: bool) -> Result<u64, Fault> {
     if !streamed {
         return Ok(0);
     }
-    let tail = look(&*app.store, scope, response_id, Some(i64::MAX.unsigned_abs())).await?;
+    let tail = read_tail(&*app.store, scope, response_id, Some(i64::MAX.unsigned_abs())).await?;
     Ok(tail.and_then(|tail| tail.last).map_or(0, |last| last + 1))
 }

@@ -1,4 +1,4 @@
-//! The reply to a turn: the whole response, or its events as they come. A wire renders it.
+//! The reply to a turn: the whole response, or its events as they arrive. A wire renders it.
 
 use std::{pin::Pin, sync::Arc};
 
@@ -6,7 +6,7 @@ use amalgam_core::{
     BoxFuture, Delivery, Fault, Loss, Scope,
     store::{EventTail, StoredResponse},
 };
-use amalgam_engine::{Announced, Announcement, EarlyEvents, Run, look};
+use amalgam_engine::{Announcement, EarlyEvents, Run, StreamHead, read_tail};
 use amalgam_protocol::EventBatch;
 use bytes::Bytes;
 use futures_core::Stream;
@@ -15,16 +15,16 @@ use tokio::time::Instant;
 use super::{HeadDue, RunningTurn, StartedTurn, TurnRequest, begin, context::no_such_response, head_or_start};
 use crate::app::Application;
 
-/// The events of a response as they come.
+/// The events of a response as they arrive.
 pub type EventStream = Pin<Box<dyn Stream<Item = EventBatch> + Send>>;
 
 /// The reply to a turn.
 pub struct TurnReply {
-    /// What is known of the turn when the reply begins.
+    /// What is known of the turn when the reply starts.
     pub head: ReplyHead,
     /// The response.
     pub body: ReplyBody,
-    /// Whether it answers a request that was sent before.
+    /// Whether the request was a retry.
     pub replayed: bool,
 }
 
@@ -32,9 +32,9 @@ pub struct TurnReply {
 pub enum ReplyBody {
     /// The response object.
     Object(Bytes),
-    /// Its events as they come.
+    /// The events as they arrive.
     Events(EventStream),
-    /// A reply that was stored with its idempotency key.
+    /// A reply that is stored with its idempotency key.
     Stored {
         /// The status code.
         status: u16,
@@ -45,19 +45,19 @@ pub enum ReplyBody {
     },
 }
 
-/// What is known of a turn when its reply begins.
+/// What is known of a turn when its reply starts.
 #[derive(Debug, Clone, Default)]
 pub struct ReplyHead {
     /// The id of the response.
     pub response_id: String,
-    /// `upstream/model` of the model that answers, once one has accepted.
+    /// `upstream/model` of the candidate, once one has accepted.
     pub model: Option<String>,
-    /// What was lost so far.
+    /// The losses so far.
     pub losses: Vec<Loss>,
 }
 
 impl ReplyHead {
-    /// Everything that is known of a turn that runs.
+    /// The head for a running turn.
     pub fn of(run: &Run) -> Self {
         Self {
             response_id: run.response_id().to_owned(),
@@ -66,7 +66,7 @@ impl ReplyHead {
         }
     }
 
-    /// Only the id of the response is known.
+    /// The head when only the id of the response is known.
     pub fn named(response_id: &str) -> Self {
         Self { response_id: response_id.to_owned(), ..Self::default() }
     }
@@ -85,13 +85,13 @@ impl TurnReply {
         Self::new(head, ReplyBody::Events(Box::pin(events)))
     }
 
-    /// The stream of a response that runs, or ran, elsewhere: from its beginning.
+    /// The stream of a response that another task or process runs, from its beginning.
     pub(crate) async fn followed(app: &Application, scope: &Scope, id: &str) -> Result<Self, Fault> {
-        let tail = look(&*app.store, scope, id, None).await?.ok_or_else(|| no_such_response(id))?;
+        let tail = read_tail(&*app.store, scope, id, None).await?.ok_or_else(|| no_such_response(id))?;
         Ok(Self::events(ReplyHead::named(id), follow(app, scope, tail, None)))
     }
 
-    /// A stored response in the form that its caller asked for.
+    /// A stored response in the delivery that its request had.
     pub(crate) async fn of_stored(app: &Application, scope: &Scope, response: &StoredResponse) -> Result<Self, Fault> {
         match response.streamed {
             true => Self::followed(app, scope, &response.id).await,
@@ -100,15 +100,15 @@ impl TurnReply {
     }
 }
 
-/// The events of a response after a sequence number: what is stored, and then what comes.
+/// The events of a response after a sequence number: first the stored ones, then new ones.
 pub fn follow(app: &Application, scope: &Scope, tail: EventTail, after: Option<u64>) -> EventStream {
     Box::pin(app.engine.follow(scope.clone(), tail, after))
 }
 
-/// A turn that is being begun.
-pub(crate) type Starting = BoxFuture<'static, Result<StartedTurn, Fault>>;
+/// The start of a turn.
+pub(crate) type StartFuture = BoxFuture<'static, Result<StartedTurn, Fault>>;
 
-/// Begins a turn and replies to its caller. A caller that leaves ends a turn that runs in the foreground.
+/// Starts a turn and replies to its caller. When the caller disconnects, a foreground turn ends.
 pub async fn respond(
     app: &Arc<Application>,
     scope: &Scope,
@@ -118,8 +118,8 @@ pub async fn respond(
     let (announcement, announced) = Announcement::new(turn.strict);
     turn.announcement = Some(announcement);
     let (working, caller) = (Arc::clone(app), scope.clone());
-    // On the heap: a stream whose model is silent takes it along.
-    let mut starting: Starting = Box::pin(async move { begin(&working, &caller, turn).await });
+    // Boxed: a stream whose model is silent keeps this future.
+    let mut starting: StartFuture = Box::pin(async move { begin(&working, &caller, turn).await });
     match head_or_start(&app.engine, received, announced, &mut starting).await {
         HeadDue::Started(started) => {
             drop(starting);
@@ -132,13 +132,13 @@ pub async fn respond(
     }
 }
 
-/// Replies to the caller that began a turn.
+/// Replies to the caller that started a turn.
 pub(crate) async fn reply(app: &Application, scope: &Scope, started: StartedTurn) -> Result<TurnReply, Fault> {
     match started {
         StartedTurn::Running(RunningTurn { run, delivery, .. }) => {
             let head = ReplyHead::of(&run);
             Ok(match delivery {
-                Delivery::Whole => TurnReply::object(head, run.finish().await?),
+                Delivery::Whole => TurnReply::object(head, run.finish().await?.response),
                 Delivery::Stream => TurnReply::events(head, run.into_events()),
             })
         }
@@ -151,15 +151,16 @@ pub(crate) async fn reply(app: &Application, scope: &Scope, started: StartedTurn
     }
 }
 
-/// Replies with a turn that goes on when its caller leaves.
+/// Replies with a turn that continues when its caller disconnects.
 pub(crate) async fn reply_detached(app: &Application, scope: &Scope, running: RunningTurn) -> Result<TurnReply, Fault> {
     let RunningTurn { run, delivery, .. } = running;
     let head = ReplyHead::of(&run);
-    let answered = app.engine.detach(run);
+    let answer_receiver = app.engine.detach(run);
     match delivery {
         Delivery::Whole => {
-            let answer = answered.await.map_err(|_| Fault::internal("a detached turn ended without an answer"))?;
-            Ok(TurnReply::object(head, answer?))
+            let answer =
+                answer_receiver.await.map_err(|_| Fault::internal("a detached turn ended without an answer"))?;
+            Ok(TurnReply::object(head, answer?.response))
         }
         Delivery::Stream => {
             let followed = TurnReply::followed(app, scope, &head.response_id).await?;
@@ -168,11 +169,11 @@ pub(crate) async fn reply_detached(app: &Application, scope: &Scope, running: Ru
     }
 }
 
-/// The events of a turn whose head is due before any model has accepted.
+/// The events of a turn whose head is sent before a model has accepted.
 pub(crate) fn opening(
     app: &Application,
-    announced: Announced,
-    starting: Starting,
+    announced: StreamHead,
+    starting: StartFuture,
 ) -> EarlyEvents<BoxFuture<'static, Result<Box<Run>, Fault>>> {
     let starting = async move { Ok(starting.await?.running()?.run) };
     EarlyEvents::new(&app.engine, announced, Box::pin(starting))

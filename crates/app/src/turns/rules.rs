@@ -1,4 +1,4 @@
-//! The rules that a request keeps before any model is asked, in the order in which their errors are reported.
+//! The rules for requests, in the order in which their errors are reported.
 
 use std::borrow::Cow;
 
@@ -7,17 +7,17 @@ use amalgam_protocol::{CreateResponse, Effective, Input, ItemKind, Nulls, Respon
 
 use super::{context::ConnectionMemory, request::TurnRequest};
 
-/// A request that keeps the rules.
+/// A request that passed the rules.
 pub(super) struct CheckedRequest {
     pub(super) state: TenantState,
     pub(super) delivery: Delivery,
     pub(super) storage: Storage,
-    /// What the server itself cannot do for the request.
+    /// The losses that the server itself causes.
     pub(super) losses: Vec<Loss>,
 }
 
 impl CheckedRequest {
-    /// What the response says of itself when `model` is what it was asked of.
+    /// The effective values that the response shows; `model` is the requested one.
     pub(super) fn effective<'a>(&self, model: &'a str) -> Effective<'a> {
         Effective { model, stored: self.storage != Storage::None, background: self.storage == Storage::Background }
     }
@@ -26,11 +26,11 @@ impl CheckedRequest {
 /// Whether a response is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Storage {
-    /// It exists only in the reply.
+    /// The response exists only in the reply.
     None,
-    /// It is stored.
+    /// The response is stored.
     Stored,
-    /// It is stored, and runs without its caller.
+    /// The response is stored, and its turn runs in the background.
     Background,
 }
 
@@ -46,7 +46,7 @@ pub(super) fn check(
         return Err(missing("model"));
     }
     let empty = |input: &Option<Input<'_>>| input.as_ref().is_none_or(Input::is_missing);
-    // A continuation needs no input, and preparing a turn needs none either.
+    // A continuation needs no input, and neither does a turn that prepares the next one.
     let needs_input = turn.generate && !is_continuation(request);
     if needs_input && empty(&request.input) && empty(&request.instructions) {
         return Err(missing("input"));
@@ -86,7 +86,7 @@ pub(super) fn check(
     Ok(CheckedRequest { state, delivery, storage, losses })
 }
 
-/// Null elements of lists, which are skipped.
+/// The losses for null elements of lists, which are skipped.
 pub(crate) fn skipped_nulls(request: &CreateResponse<'_>) -> Vec<Loss> {
     let loss = |(list, Nulls { first, count }): &(&str, Nulls)| {
         let reason = match count {

@@ -1,4 +1,4 @@
-//! Calls while they are written: the first that is not complete is written as it comes, the others wait.
+//! Open calls: deltas of the first incomplete call are emitted as they arrive, the others wait.
 
 use std::collections::HashSet;
 
@@ -16,14 +16,14 @@ use crate::{
 };
 
 impl Emitter {
-    /// Sets call ids that are taken: a call for which the model repeats one gets another id. For wires that match results
-    /// to calls by the id alone.
+    /// Sets call ids that are in use: a call for which the model repeats one gets another id. For wires that match
+    /// results to calls only by id.
     pub fn avoid_calls(&mut self, used: HashSet<String>) {
         self.used_calls = used;
     }
 
-    /// The id under which a call of this answer is known: the model's own, or a new one where it gave none, or gave one that
-    /// is taken. Outputs name nothing but the id, so two calls of one answer never share it.
+    /// The id of a call in this answer: the model's own, or a new one if the model gave none or repeated one. Outputs
+    /// name only the id, so two calls of one answer never share it.
     pub fn call_id(&mut self, given: Option<String>) -> String {
         let free = |id: &String| !id.is_empty() && !self.used_calls.contains(id) && !self.answer_calls.contains(id);
         let given = given.filter(free);
@@ -50,7 +50,7 @@ impl Emitter {
     }
 
     pub(super) fn open_call(&mut self, call: OpenCall) {
-        // A tool with items of its own has no events between its beginning and its end.
+        // A tool with its own item type has no events between the first and the last.
         if !matches!(call.kind, CallKind::Client(_)) {
             self.item_added(|| call.item_so_far());
         }
@@ -112,7 +112,7 @@ impl Emitter {
         }
     }
 
-    /// Closes calls that are complete, and opens the ones that waited for it.
+    /// Closes calls that are complete, and opens the ones that waited.
     pub(super) fn advance(&mut self) {
         while matches!(&self.open, Some(Open::Call(call)) if call.is_complete()) {
             self.close_open("completed");

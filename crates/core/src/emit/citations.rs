@@ -26,7 +26,7 @@ enum Piece {
 }
 
 impl Citations {
-    /// Takes text, and returns the pieces that are decided.
+    /// Adds text, and returns the pieces that are decided.
     fn take(&mut self, text: &str) -> Vec<Piece> {
         self.held.push_str(text);
         let held = std::mem::take(&mut self.held);
@@ -35,7 +35,7 @@ impl Citations {
             let (before, bracket) = rest.split_at(start);
             plain.push_str(before);
             match Marker::at(bracket) {
-                Marker::Begun => {
+                Marker::Partial => {
                     self.held = bracket.to_owned();
                     rest = "";
                     break;
@@ -81,7 +81,7 @@ impl Emitter {
         }
         citations.logprobs.extend(logprobs.into_iter().flat_map(|list| list.raw().elements()).map(Json::from));
         let pieces = citations.take(&text);
-        // Out of the way: what is said opens and closes parts, and a part that closes says what is kept back.
+        // Moved out: emitting text opens and closes parts, and closing a part releases the held text.
         let held = std::mem::take(&mut citations.held);
         for piece in pieces {
             match piece {

@@ -26,7 +26,8 @@ impl Emitter {
                 match (&mut self.open, waiting, over.and_then(|(_, index)| self.output.get_mut(*index))) {
                     (Some(Open::Call(call)), ..) if call.key == key => call.fields = Some(fields),
                     (_, Some(call), _) => call.fields = Some(fields),
-                    // Its arguments were complete and another call has begun since: the response still includes the fields.
+                    // The arguments were complete and another call has begun since: the response still includes the
+                    // fields.
                     (_, None, Some(item)) => *item = with_fields(item.clone(), Some(&fields)),
                     (_, None, None) => {}
                 }

@@ -37,7 +37,7 @@ pub struct HostedCall {
 pub struct HostedCallResult {
     /// The output, as text.
     pub output: String,
-    /// What went wrong.
+    /// The error message.
     pub error: Option<String>,
 }
 
@@ -57,7 +57,7 @@ impl Emitter {
                 writer.key("type").string("mcp_list_tools");
                 writer.key("id").string(&id);
                 writer.key("server_label").string(label);
-                // Without `error`: some clients refuse it as null.
+                // Without `error`: some clients refuse a null.
                 writer.key("tools").valid(tools);
             });
             Json::from_writer(writer)
@@ -85,7 +85,7 @@ impl Emitter {
         self.hosted_event(EventKind::McpCallInProgress, &call.id, |_| {});
     }
 
-    /// Emits the end of the call that was begun last.
+    /// Emits the end of the last call that was begun.
     pub fn end_hosted(&mut self, call: &HostedCall, end: &HostedCallResult) {
         if let CallDisplay::FileSearch { results } = call.shown {
             return self.end_search(call, end, results);
@@ -125,7 +125,7 @@ impl Emitter {
         if let Some(output) = output {
             self.may_cite(output);
         }
-        self.item_kept(search.kept(self.model_call(call)), search.shown());
+        self.item_kept(search.stored(self.model_call(call)), search.shown());
     }
 
     /// Emits a request for approval of a call.
@@ -137,7 +137,7 @@ impl Emitter {
         self.item_kept(call.request(|writer| known.write_fields(writer)), shown);
     }
 
-    /// How the model knows a call of the answer that comes in.
+    /// The ids by which the model knows a call of the current answer.
     fn model_call<'c>(&self, call: &'c HostedCall) -> ModelCall<'c> {
         ModelCall { call_id: &call.call_id, round: self.round }
     }
@@ -159,7 +159,7 @@ impl Emitter {
 }
 
 impl HostedCall {
-    /// The item that asks for approval.
+    /// The approval request item.
     fn request(&self, private: impl FnOnce(&mut Writer)) -> Json {
         let mut writer = Writer::with_capacity(self.arguments.len() + 192);
         writer.object(|writer| {
@@ -197,7 +197,7 @@ impl HostedCall {
             write_optional(writer.key("approval_request_id"), self.approval_request_id.as_deref());
             write_optional(writer.key("output"), output);
             match error {
-                // Clients read an object here, as a tool's own words come in.
+                // Clients expect an object here, in the format of a tool's own content.
                 Some(error) => writer.key("error").object(|writer| {
                     writer.key("type").string("mcp_tool_execution_error");
                     writer.key("content").array(|writer| {

@@ -1,4 +1,4 @@
-//! Items while they are being written.
+//! Items that are being written.
 
 use amalgam_protocol::{ClientTool, Json, Literal, Raw, Writer};
 
@@ -18,9 +18,9 @@ pub(super) struct OpenMessage {
     phase: Option<String>,
     pub(super) parts: Vec<Json>,
     pub(super) part: Option<OpenPart>,
-    /// The upstream has ended it.
+    /// Whether the upstream has ended it.
     pub(super) ended: bool,
-    /// What the upstream's item has beyond ours.
+    /// Fields of the upstream's item that ours does not have.
     pub(super) fields: Option<Json>,
     /// The location fields of the open part's deltas, encoded once.
     located: Option<Vec<u8>>,
@@ -60,7 +60,7 @@ impl OpenMessage {
         self.located = None;
     }
 
-    /// Adds an annotation to the open part and gives its index.
+    /// Adds an annotation to the open part and returns its index.
     pub(super) fn annotate(&mut self, annotation: Json) -> u64 {
         let Some(part) = &mut self.part else { return 0 };
         part.annotations.push(annotation);
@@ -109,7 +109,7 @@ pub(super) struct OpenPart {
     text: Vec<u8>,
     annotations: Vec<Json>,
     logprobs: Vec<Json>,
-    /// What the upstream's part has beyond ours.
+    /// Fields of the upstream's part that ours does not have.
     pub(super) fields: Option<Json>,
 }
 
@@ -167,10 +167,10 @@ pub(super) struct OpenReasoning {
     id: String,
     pub(super) summaries: Vec<Json>,
     pub(super) current: Option<Vec<u8>>,
-    /// What the upstream's part has beyond the open one.
+    /// Fields of the upstream's part that ours does not have.
     pub(super) part_fields: Option<Json>,
     pub(super) encrypted_content: Option<String>,
-    /// What the upstream's item has beyond ours.
+    /// Fields of the upstream's item that ours does not have.
     pub(super) fields: Option<Json>,
 }
 
@@ -208,7 +208,7 @@ pub(super) fn summary_part(text: &[u8]) -> Json {
     Json::from_writer(writer)
 }
 
-/// A call: its head, and its arguments or input so far, escaped.
+/// A call: its head, and the escaped arguments or input so far.
 #[derive(Debug)]
 pub(super) struct OpenCall {
     pub(super) key: u64,
@@ -218,9 +218,9 @@ pub(super) struct OpenCall {
     pub(super) name: String,
     namespace: Option<String>,
     pub(super) text: Vec<u8>,
-    /// The upstream has ended it.
+    /// Whether the upstream has ended it.
     pub(super) ended: bool,
-    /// What the upstream's item has beyond ours.
+    /// Fields of the upstream's item that ours does not have.
     pub(super) fields: Option<Json>,
 }
 
@@ -246,12 +246,12 @@ impl OpenCall {
         writer.key("output_index").number(place.output_index);
     }
 
-    /// Whether the arguments can be used, also when the answer was cut after them.
+    /// Whether the arguments can be used, even if the answer was cut after them.
     pub(super) fn is_whole(&self) -> bool {
         self.kind != CallKind::Custom && is_complete_json(&self.text)
     }
 
-    /// The item as it is announced.
+    /// The item as announced.
     pub(super) fn item_so_far(&self) -> Json {
         self.write("in_progress", b"")
     }
@@ -286,7 +286,7 @@ impl OpenCall {
         with_fields(Json::from_writer(writer), self.fields.as_ref())
     }
 
-    /// What the model wants done, as the item of such a tool holds it; an empty object where the model wrote no JSON.
+    /// Writes the action or operation of a tool with its own item type; an empty object if the model wrote no JSON.
     fn write_payload(&self, tool: ClientTool, writer: &mut Writer) {
         let arguments = Literal::from_escaped(&self.text).decode();
         let payload = Raw::parse(arguments.as_bytes()).unwrap_or(Raw::EMPTY_OBJECT);

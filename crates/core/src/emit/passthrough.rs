@@ -10,7 +10,7 @@ use crate::model::Delivery;
 pub(super) struct OutputPositions {
     /// Finished calls.
     pub(super) calls: Vec<(u64, usize)>,
-    /// Items that were begun and not ended when another one began.
+    /// Items that had not ended when another one began.
     begun: Vec<(u64, usize)>,
 }
 
@@ -31,7 +31,7 @@ impl Emitter {
         let sequence = self.sequence;
         let raw = event.raw();
         let name = raw.get_str("type").unwrap_or_default();
-        // The name goes into a line of its own: one that holds a line end is no name.
+        // The event name is a line of the SSE frame: a name with a line break is invalid.
         if name.is_empty() || name.contains(['\n', '\r', '"', '\\']) {
             return;
         }
@@ -73,7 +73,7 @@ impl Emitter {
         self.output.push(item);
     }
 
-    /// The answer is over: items without an end are ended as they are.
+    /// The answer has ended: items without an end are ended unchanged.
     pub(super) fn end_late(&mut self) {
         for (_, index) in std::mem::take(&mut self.positions).begun {
             if let Some(item) = self.output.get(index).cloned() {

@@ -62,7 +62,7 @@ impl Emitter {
         self.open = Some(Open::Message(message));
     }
 
-    /// Opens a message where none is open.
+    /// Opens a message if none is open.
     pub(super) fn ensure_message(&mut self) {
         if !matches!(&self.open, Some(Open::Message(message)) if !message.ended) {
             self.close();
@@ -70,7 +70,7 @@ impl Emitter {
         }
     }
 
-    /// Opens a message and a part of this kind where none is open.
+    /// Opens a message and a part of this kind if none is open.
     pub(super) fn ensure_part(&mut self, part: fn() -> OpenPart) {
         self.ensure_message();
         let other = |message: &OpenMessage| message.part.as_ref().is_some_and(|open| !open.is_like(&part()));

@@ -1,11 +1,11 @@
-//! A fault in the canonical language: the error object of the Responses API, and its status code.
+//! A fault as the error object of the Responses API, and its status code.
 
 use amalgam_protocol::ErrorObject;
 
 use super::{Fault, FaultKind};
 
 impl FaultKind {
-    /// The status code that the Responses API has for it.
+    /// The status code in the Responses API.
     pub fn status(self) -> u16 {
         match self {
             Self::Invalid | Self::UpstreamRejected | Self::ContextLength | Self::ContentPolicy => 400,
@@ -28,7 +28,7 @@ impl FaultKind {
         }
     }
 
-    /// `type`, and the `code` that holds unless the fault has one of its own.
+    /// `type`, and the default `code`.
     fn type_and_code(self) -> (&'static str, Option<&'static str>) {
         match self {
             Self::Invalid => ("invalid_request_error", Some("invalid_value")),
@@ -76,8 +76,8 @@ impl Fault {
         }
     }
 
-    /// The error object of a failed response, as it is stored and streamed. Only the code tells faults apart there, so there
-    /// always is one, and all failures of a server share `server_error`.
+    /// The error object of a failed response, as stored and streamed. Only the code distinguishes faults there, so
+    /// there is always one, and all server failures share `server_error`.
     pub fn response_error(&self) -> ErrorObject {
         let mut object = self.error_object();
         let of_a_server = matches!(

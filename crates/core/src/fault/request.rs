@@ -1,4 +1,4 @@
-//! Faults of requests that cannot be read.
+//! Faults for requests that cannot be parsed.
 
 use amalgam_protocol::{RequestError, ShapeError, ShapeFault, SyntaxError};
 
@@ -12,7 +12,7 @@ impl From<SyntaxError> for Fault {
     }
 }
 
-/// A field of the wrong shape.
+/// A field with the wrong format.
 impl From<ShapeError> for Fault {
     fn from(error: ShapeError) -> Self {
         let path = match error.path.is_empty() {

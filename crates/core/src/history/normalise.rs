@@ -1,9 +1,9 @@
-//! Reads a list of items into a history in which every call has exactly one output: strict upstreams refuse a call without
-//! its output, or an output without its call.
+//! Reads a list of items into a history in which every call has exactly one output: strict upstreams refuse a call
+//! without its output, or an output without its call.
 //!
-//! Calls and outputs pair by id, however far apart they stand, and entries keep the order of the items. What has no
-//! partner is never dropped: it becomes text that says what it was (`pairing.rs`). Upstreams that want outputs directly
-//! behind their calls get the order of `tool_turns.rs`.
+//! Calls and outputs are paired by id, at any distance, and entries keep the order of the items. Unpaired ones are
+//! never dropped: they become text that describes them (`pairing.rs`). For upstreams that require outputs directly
+//! after their calls, `tool_turns.rs` changes the order.
 
 use std::{
     borrow::Cow,
@@ -30,20 +30,25 @@ pub fn normalise<'a>(instructions: Option<&Input<'a>>, input: Option<&Input<'a>>
     normalise_rounds(instructions, input, &[])
 }
 
-/// The same, with the model's answers of the turn that runs: the items of each stand behind everything before them. A
-/// response that continues the turn reads the same entries from the items of its output.
+/// The same with the model's answers of the running turn: the items of each round follow everything before it. A later
+/// response that continues the turn reads the same entries from its output items.
 pub fn normalise_rounds<'a>(
     instructions: Option<&Input<'a>>,
     input: Option<&Input<'a>>,
     rounds: &[Vec<Item<'a>>],
 ) -> History<'a> {
     let mut losses = Losses::default();
-    let instructions = said(instructions, Role::System, &[], &mut losses);
-    let entries = said(input, Role::User, rounds, &mut losses);
+    let instructions = read_entries(instructions, Role::System, &[], &mut losses);
+    let entries = read_entries(input, Role::User, rounds, &mut losses);
     History { instructions, entries, losses: losses.into_list() }
 }
 
-fn said<'a>(input: Option<&Input<'a>>, role: Role, rounds: &[Vec<Item<'a>>], losses: &mut Losses) -> Vec<Entry<'a>> {
+fn read_entries<'a>(
+    input: Option<&Input<'a>>,
+    role: Role,
+    rounds: &[Vec<Item<'a>>],
+    losses: &mut Losses,
+) -> Vec<Entry<'a>> {
     let mut reader = Reader::default();
     match input {
         Some(Input::Text(text)) if !text.is_empty() => {
@@ -57,7 +62,7 @@ fn said<'a>(input: Option<&Input<'a>>, role: Role, rounds: &[Vec<Item<'a>>], los
         _ => {}
     }
     rounds.iter().for_each(|items| reader.take_all(items));
-    reader.pairs.settle(reader.entries, losses)
+    reader.pairs.resolve(reader.entries, losses)
 }
 
 /// The entries so far.
@@ -65,14 +70,15 @@ fn said<'a>(input: Option<&Input<'a>>, role: Role, rounds: &[Vec<Item<'a>>], los
 struct Reader<'a> {
     entries: Vec<Entry<'a>>,
     pairs: Pairs<'a>,
-    /// Outputs that came with their calls. Such an item says nothing about when the next call was made, so calls in a row
-    /// count as one answer of the model and the outputs wait for the last of them, unless they name their answers.
+    /// Outputs from items that contain call and output. Such an item does not show when the next call was made, so
+    /// consecutive calls count as one answer of the model and the outputs follow the last of them, unless the items
+    /// name their rounds.
     held: Vec<Output<'a>>,
-    /// The number of the answer that the calls of these outputs are from, where the last of them names it.
+    /// The round of the held outputs, if the last of them names it.
     round: Option<u64>,
-    /// Requests for approval that were denied.
+    /// Denied approval requests.
     denied: HashSet<Cow<'a, str>>,
-    /// How the model knows the calls of those requests, by the request.
+    /// The model's call ids of these requests, by request id.
     requested: HashMap<Cow<'a, str>, Cow<'a, str>>,
 }
 
@@ -87,7 +93,7 @@ impl<'a> Reader<'a> {
             return self.call(call);
         }
         if let ItemKind::Hosted(hosted) = &item.kind
-            && is_ours(*hosted, item)
+            && is_server_item(*hosted, item)
         {
             return self.take_hosted(item);
         }
@@ -120,10 +126,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The call of an item, with its output where it has one: both under the id that the model gave the call.
+    /// Adds a call and its output, if it has one, both under the model's call id.
     fn hosted_call(&mut self, call: Call<'a>, content: Option<Content<'a>>) {
         let round = private_fields::round(call.item);
-        // The outputs of an answer stand before the next answer, as they did when the model gave that one.
+        // The outputs of a round precede the next round, as they did when the model gave that answer.
         if round != self.round {
             self.release();
         }
@@ -141,7 +147,7 @@ impl<'a> Reader<'a> {
         self.held.extend(output);
     }
 
-    /// A call that was run here brings its output along. What was listed and asked on the way is not for the model.
+    /// A call that this server ran contains its output. Tool lists and approval requests are not for the model.
     fn take_hosted(&mut self, item: &Item<'a>) {
         match item.kind {
             ItemKind::Hosted(HostedItem::McpCall) => self.take_run(item),
@@ -152,26 +158,26 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A call that was not allowed to run. One that was allowed has an item of its own, and one that waits is none yet.
+    /// Adds a denied call. An approved call has its own item, and a pending one is not a call yet.
     fn take_request(&mut self, item: &Item<'a>) {
-        let Ok(asked) = McpCall::of(item.raw) else { return };
-        if self.denied.contains(&asked.id) {
-            let call = run_call(item, &asked);
-            self.requested.insert(asked.id, call.call_id.clone());
+        let Ok(request) = McpCall::of(item.raw) else { return };
+        if self.denied.contains(&request.id) {
+            let call = run_call(item, &request);
+            self.requested.insert(request.id, call.call_id.clone());
             self.hosted_call(call, None);
         }
     }
 
-    /// The output of a call that was denied is the denial.
+    /// The denial is the output of a denied call.
     fn take_denial(&mut self, item: &Item<'a>) {
-        // What was decided about is run or denied after the answer that asked for it.
+        // A decided call is run or denied after the answer that requested it.
         self.release();
-        let Ok(said) = McpApprovalResponse::of(item.raw) else { return };
-        if said.approve || !self.denied.remove(&said.approval_request_id) {
+        let Ok(response) = McpApprovalResponse::of(item.raw) else { return };
+        if response.approve || !self.denied.remove(&response.approval_request_id) {
             return;
         }
         let content = denial(item.raw);
-        let call_id = self.requested.remove(&said.approval_request_id).unwrap_or(said.approval_request_id);
+        let call_id = self.requested.remove(&response.approval_request_id).unwrap_or(response.approval_request_id);
         if !self.pairs.is_open(CallKind::Function, call_id.clone()) {
             let text =
                 format!("[Tool history] A call that waited for approval was not run:\n{}", indented(&content.text()));
@@ -187,7 +193,7 @@ impl<'a> Reader<'a> {
         });
     }
 
-    /// A search is the call of a function to every upstream, with what was found as its output.
+    /// A search is a function call for every upstream, with the results as its output.
     fn take_search(&mut self, item: &Item<'a>) {
         let queries = item.raw.get("queries").filter(|queries| queries.shape() == Shape::Array);
         let (Some(id), Some(queries)) = (item.id(), queries) else { return };
@@ -201,8 +207,8 @@ impl<'a> Reader<'a> {
             payload: Payload::Queries(queries),
             hosted: true,
         };
-        let told = file_search::told(item.raw);
-        self.hosted_call(call, Some(told.as_str().map_or(Content::Value(told), Content::Text)));
+        let model_output = file_search::model_output(item.raw);
+        self.hosted_call(call, Some(model_output.as_str().map_or(Content::Value(model_output), Content::Text)));
     }
 
     fn take_run(&mut self, item: &Item<'a>) {
@@ -218,7 +224,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The call that an item shows, as the model made it.
+/// The call of an item, as the model made it.
 fn run_call<'a>(item: &Item<'a>, run: &McpCall<'a>) -> Call<'a> {
     let label = (!is_house_label(&run.server_label)).then_some(&*run.server_label);
     Call {
@@ -233,12 +239,12 @@ fn run_call<'a>(item: &Item<'a>, run: &McpCall<'a>) -> Call<'a> {
     }
 }
 
-/// The requests for approval of ours that an item denies, but for those whose call has run all the same.
+/// Approval requests of this server that an item denies, except those whose call was run anyway.
 fn denied_requests<'a>(items: &[Item<'a>]) -> HashSet<Cow<'a, str>> {
     let responses = items.iter().filter(|item| matches!(item.kind, ItemKind::Hosted(HostedItem::McpApprovalResponse)));
-    let said = responses.filter_map(|item| McpApprovalResponse::of(item.raw).ok());
+    let responses = responses.filter_map(|item| McpApprovalResponse::of(item.raw).ok());
     let mut denied: HashSet<_> =
-        said.filter(|said| !said.approve).map(|said| said.approval_request_id.clone()).collect();
+        responses.filter(|response| !response.approve).map(|response| response.approval_request_id.clone()).collect();
     if !denied.is_empty() {
         for item in items.iter().filter(|item| matches!(item.kind, ItemKind::Hosted(HostedItem::McpCall))) {
             item.raw.get_str("approval_request_id").inspect(|id| drop(denied.take(id)));
@@ -247,7 +253,7 @@ fn denied_requests<'a>(items: &[Item<'a>]) -> HashSet<Cow<'a, str>> {
     denied
 }
 
-/// What the model reads of a denial: that the call was not run, and the reason if there is one.
+/// The output for a denial: that the call was not run, and the reason if there is one.
 fn denial<'a>(response: Raw<'a>) -> Content<'a> {
     const DENIED: &[u8] = br#""Not run: the call was denied.""#;
     let denied = Raw::parse(DENIED).expect("a quoted sentence is JSON");
@@ -258,8 +264,8 @@ fn denial<'a>(response: Raw<'a>) -> Content<'a> {
     Content::Parts([Some(denied), response.get("reason")].into_iter().flatten().filter_map(part).collect())
 }
 
-/// Whether a step of a server's tool was made here, rather than by an upstream that runs tools of its own.
-pub(super) fn is_ours(kind: HostedItem, item: &Item<'_>) -> bool {
+/// Whether this server made the item, rather than an upstream that runs tools of its own.
+pub(super) fn is_server_item(kind: HostedItem, item: &Item<'_>) -> bool {
     let id = match kind {
         HostedItem::McpCall
         | HostedItem::McpListTools

@@ -1,8 +1,8 @@
-//! Finds the output of every call by its id, wherever the two stand.
+//! Pairs every call with its output by id, at any distance.
 //!
-//! An output answers the nearest call before it that has its id and no output yet. An id that is used again after it was
-//! answered belongs to another pair, which gets a new id. Calls without an output, outputs without a call, and records that
-//! contradict each other become text at the end of the tool turn that they stand in.
+//! An output answers the nearest call before it that has its id and no output yet. An id that is used again after its
+//! output belongs to another pair, which gets a new id. Calls without an output, outputs without a call, and
+//! contradicting records become text at the end of their tool turn.
 
 use std::{
     borrow::Cow,
@@ -13,14 +13,14 @@ use amalgam_protocol::ItemKind;
 
 use super::{
     Call, Entry, Output,
-    records::{same_call, same_output, tell_conflict, tell_further, tell_orphan, unanswered_note},
+    records::{render_conflict, render_further, render_orphan, same_call, same_output, unanswered_note},
 };
 use crate::{loss::Losses, toolset::CallKind};
 
-/// Which calls and outputs of a list of entries belong together. Entries are named by their index.
+/// The calls and outputs of a list of entries, by entry index.
 #[derive(Default)]
 pub(super) struct Pairs<'a> {
-    /// The latest group of each id. Function, custom and other calls are id spaces of their own.
+    /// The latest group of each id. Function, custom and other calls have separate id spaces.
     latest: HashMap<(CallKind, Cow<'a, str>), usize>,
     groups: Vec<Group>,
     /// Outputs without a call before them.
@@ -33,11 +33,11 @@ pub(super) struct Pairs<'a> {
     repeated: bool,
     /// The last output and its call.
     last: Option<(usize, usize)>,
-    /// Whether an output stands directly behind the output of a later call.
+    /// Whether an output directly follows the output of a later call.
     unordered: bool,
 }
 
-/// Calls of one id, and the outputs behind them.
+/// Calls with one id, and the outputs after them.
 struct Group {
     call: usize,
     output: Option<usize>,
@@ -48,7 +48,7 @@ struct Group {
 }
 
 impl<'a> Pairs<'a> {
-    /// Notes the call that stands at `index`.
+    /// Records the call at `index`.
     pub(super) fn call(&mut self, index: usize, call: &Call<'a>) {
         let new = Group { call: index, output: None, more_calls: Vec::new(), more_outputs: Vec::new() };
         self.repeated |= *self.kind.get_or_insert(call.kind) != call.kind;
@@ -76,7 +76,7 @@ impl<'a> Pairs<'a> {
         group.is_some_and(|group| group.output.is_none())
     }
 
-    /// Notes the output that stands at `index`.
+    /// Records the output at `index`.
     pub(super) fn output(&mut self, index: usize, output: &Output<'a>) {
         let group = self.latest.get(&(output.kind, output.call_id.clone()));
         match group.and_then(|group| self.groups.get_mut(*group)) {
@@ -94,9 +94,9 @@ impl<'a> Pairs<'a> {
         }
     }
 
-    /// The entries with every call and its one output, under ids that are unique, and the rest in words. Outputs that follow
-    /// each other have the order of their calls.
-    pub(super) fn settle(self, entries: Vec<Entry<'a>>, losses: &mut Losses) -> Vec<Entry<'a>> {
+    /// The entries with every call and its one output under unique ids, and the rest as text. Consecutive outputs have
+    /// the order of their calls.
+    pub(super) fn resolve(self, entries: Vec<Entry<'a>>, losses: &mut Losses) -> Vec<Entry<'a>> {
         let unordered = self.unordered;
         // Nearly every history is in order already.
         let mut entries = match self.waiting == 0 && self.orphans.is_empty() && !self.repeated {
@@ -110,8 +110,8 @@ impl<'a> Pairs<'a> {
     }
 
     fn mended(self, entries: Vec<Entry<'a>>, losses: &mut Losses) -> Vec<Entry<'a>> {
-        let mut settling = Settling {
-            places: places(&entries),
+        let mut pairing = Pairing {
+            positions: positions(&entries),
             entries: entries.into_iter().map(Some).collect(),
             pairs: Vec::new(),
             unanswered: BTreeMap::new(),
@@ -119,12 +119,12 @@ impl<'a> Pairs<'a> {
             losses,
         };
         for group in &self.groups {
-            settling.group(group);
+            pairing.group(group);
         }
         for orphan in self.orphans {
-            settling.orphan(orphan);
+            pairing.orphan(orphan);
         }
-        settling.finish()
+        pairing.finish()
     }
 }
 
@@ -144,58 +144,58 @@ fn order_outputs(entries: &mut [Entry<'_>]) {
     }
 }
 
-/// Where an entry stands among the tool turns.
+/// The position of an entry among the tool turns.
 #[derive(Clone, Copy)]
-struct Place {
-    /// The tool turn that it belongs to, or the last one before it. The first one is 1.
+struct TurnPosition {
+    /// The tool turn of the entry, or the last one before it. The first one is 1.
     turn: usize,
     /// Whether it belongs to that turn.
     inside: bool,
 }
 
-/// A tool turn is a run of calls and the outputs behind it. It ends at a message or a summary, and at reasoning or a call
-/// behind an output.
-fn places(entries: &[Entry<'_>]) -> Vec<Place> {
-    let mut place = Place { turn: 0, inside: false };
+/// A tool turn is a run of calls and the outputs after it. It ends at a message or a summary, and at reasoning or a
+/// call after an output.
+fn positions(entries: &[Entry<'_>]) -> Vec<TurnPosition> {
+    let mut position = TurnPosition { turn: 0, inside: false };
     let mut answering = false;
     let next = |entry: &Entry<'_>| {
         match entry {
             Entry::Call(_) => {
-                if !place.inside || answering {
-                    place = Place { turn: place.turn + 1, inside: true };
+                if !position.inside || answering {
+                    position = TurnPosition { turn: position.turn + 1, inside: true };
                 }
                 answering = false;
             }
             Entry::Output(_) => {
-                if !place.inside {
-                    place = Place { turn: place.turn + 1, inside: true };
+                if !position.inside {
+                    position = TurnPosition { turn: position.turn + 1, inside: true };
                 }
                 answering = true;
             }
-            Entry::Message { .. } | Entry::Note(_) | Entry::Summary(_) => place.inside = false,
-            Entry::Opaque(item) if matches!(item.kind, ItemKind::Compaction(_)) => place.inside = false,
-            Entry::Reasoning(_) | Entry::Opaque(_) => place.inside &= !answering,
+            Entry::Message { .. } | Entry::Note(_) | Entry::Summary(_) => position.inside = false,
+            Entry::Opaque(item) if matches!(item.kind, ItemKind::Compaction(_)) => position.inside = false,
+            Entry::Reasoning(_) | Entry::Opaque(_) => position.inside &= !answering,
         }
-        place
+        position
     };
     entries.iter().map(next).collect()
 }
 
-/// Entries on their way to a history in which everything is paired.
-struct Settling<'a, 'l> {
-    /// None where an entry goes.
+/// Entries while they are being paired.
+struct Pairing<'a, 'l> {
+    /// None for a removed entry.
     entries: Vec<Option<Entry<'a>>>,
-    places: Vec<Place>,
+    positions: Vec<TurnPosition>,
     /// Calls and their outputs.
     pairs: Vec<(usize, usize)>,
-    /// Names of the calls without an output, by their tool turn.
+    /// Names of the calls without an output, by tool turn.
     unanswered: BTreeMap<usize, Vec<Cow<'a, str>>>,
-    /// What is said at the end of a tool turn.
+    /// The notes at the end of tool turns.
     notes: Vec<(usize, Entry<'a>)>,
     losses: &'l mut Losses,
 }
 
-impl<'a> Settling<'a, '_> {
+impl<'a> Pairing<'a, '_> {
     fn group(&mut self, group: &Group) {
         let Some(output) = group.output else {
             self.unanswered(group.call);
@@ -206,11 +206,11 @@ impl<'a> Settling<'a, '_> {
         }
         let calls: Vec<usize> = [group.call].into_iter().chain(group.more_calls.iter().copied()).collect();
         let outputs: Vec<usize> = [output].into_iter().chain(group.more_outputs.iter().copied()).collect();
-        self.several(calls, outputs);
+        self.pair_repeated(calls, outputs);
     }
 
-    /// Several calls before the first output, or several outputs, all under one id.
-    fn several(&mut self, calls: Vec<usize>, outputs: Vec<usize>) {
+    /// Handles several calls before the first output, or several outputs, with one id.
+    fn pair_repeated(&mut self, calls: Vec<usize>, outputs: Vec<usize>) {
         let one_turn = |indices: &[usize]| {
             let mut turns = indices.iter().map(|index| self.turn(*index));
             let first = turns.next();
@@ -218,13 +218,13 @@ impl<'a> Settling<'a, '_> {
         };
         let repetition = one_turn(&calls) && self.same_calls(&calls) && self.same_outputs(&outputs);
         if calls.len() == outputs.len() && !repetition {
-            // Outputs that come together have the order of their calls; else each has the nearest call.
+            // Outputs of one turn have the order of their calls; otherwise each belongs to the nearest call.
             return match one_turn(&outputs) {
                 true => self.pairs.extend(calls.into_iter().zip(outputs)),
                 false => self.pairs.extend(calls.into_iter().rev().zip(outputs)),
             };
         }
-        // Calls of a turn before were left without an answer when the id was used again.
+        // Calls of an earlier turn had no output when the id was used again.
         let turn = calls.last().map(|call| self.turn(*call));
         let (calls, earlier): (Vec<usize>, Vec<usize>) =
             calls.into_iter().partition(|call| Some(self.turn(*call)) == turn);
@@ -233,22 +233,22 @@ impl<'a> Settling<'a, '_> {
         let (outputs, later): (Vec<usize>, Vec<usize>) =
             outputs.into_iter().partition(|output| Some(self.turn(*output)) == turn);
         let agreed = self.same_outputs(&outputs);
-        // Further outputs are compared with the one before them.
-        let mut known = outputs.first().copied().filter(|_| agreed);
+        // Further outputs are compared with the previous one.
+        let mut previous = outputs.first().copied().filter(|_| agreed);
         if agreed && self.same_calls(&calls) {
-            self.pairs.extend(calls.first().copied().zip(known));
+            self.pairs.extend(calls.first().copied().zip(previous));
             calls.iter().skip(1).chain(outputs.iter().skip(1)).for_each(|index| drop(self.take(*index)));
         } else if calls.len() == outputs.len() {
             self.pairs.extend(calls.into_iter().zip(outputs));
         } else {
             self.conflict(&calls, &outputs);
-            known = None;
+            previous = None;
         }
         let mut repetitions = Vec::new();
         for output in later {
-            match known.is_some_and(|known| self.same_outputs(&[known, output])) {
+            match previous.is_some_and(|previous| self.same_outputs(&[previous, output])) {
                 true => {
-                    known = Some(output);
+                    previous = Some(output);
                     repetitions.push(output);
                 }
                 false => self.further(output),
@@ -257,7 +257,7 @@ impl<'a> Settling<'a, '_> {
         repetitions.into_iter().for_each(|output| drop(self.take(output)));
     }
 
-    // Neighbours are compared, so that one long record costs no more than its own length, however many there are.
+    // Neighbours are compared, so that the cost is linear in the length of the records.
     fn same_calls(&self, calls: &[usize]) -> bool {
         let calls: Vec<_> = calls.iter().filter_map(|call| self.call(*call)).collect();
         calls.iter().zip(calls.iter().skip(1)).all(|(one, other)| same_call(one, other))
@@ -278,19 +278,19 @@ impl<'a> Settling<'a, '_> {
 
     fn orphan(&mut self, output: usize) {
         self.losses.add("input", "a tool output without its call was sent as text");
-        self.tell(output, tell_orphan);
+        self.add_notes(output, render_orphan);
     }
 
     fn further(&mut self, output: usize) {
         self.losses.add("input", "a further output of a call that had one was sent as text");
-        self.tell(output, tell_further);
+        self.add_notes(output, render_further);
     }
 
-    fn tell(&mut self, output: usize, tell: impl FnOnce(&Output<'a>, &mut Vec<Entry<'a>>)) {
+    fn add_notes(&mut self, output: usize, render: impl FnOnce(&Output<'a>, &mut Vec<Entry<'a>>)) {
         let turn = self.turn(output);
         if let Some(Entry::Output(output)) = self.take(output) {
             let mut notes = Vec::new();
-            tell(&output, &mut notes);
+            render(&output, &mut notes);
             self.notes.extend(notes.into_iter().map(|note| (turn, note)));
         }
     }
@@ -302,13 +302,13 @@ impl<'a> Settling<'a, '_> {
         {
             let calls: Vec<&Call<'a>> = calls.iter().filter_map(|call| self.call(*call)).collect();
             let outputs: Vec<&Output<'a>> = outputs.iter().filter_map(|output| self.output(*output)).collect();
-            tell_conflict(&calls, &outputs, &mut notes);
+            render_conflict(&calls, &outputs, &mut notes);
         }
         self.notes.extend(notes.into_iter().map(|note| (turn, note)));
         calls.iter().chain(outputs).for_each(|index| drop(self.take(*index)));
     }
 
-    /// Gives every pair an id of its own and puts the notes in their places.
+    /// Gives every pair a unique id and inserts the notes.
     fn finish(mut self) -> Vec<Entry<'a>> {
         self.rename();
         for (turn, names) in std::mem::take(&mut self.unanswered) {
@@ -318,9 +318,9 @@ impl<'a> Settling<'a, '_> {
         self.notes.sort_by_key(|(turn, _)| *turn);
         let mut notes = self.notes.into_iter().peekable();
         let mut entries = Vec::with_capacity(self.entries.len() + notes.len());
-        for (entry, place) in self.entries.into_iter().zip(self.places) {
-            let over = |turn: usize| turn < place.turn || (turn == place.turn && !place.inside);
-            while let Some((_, note)) = notes.next_if(|(turn, _)| over(*turn)) {
+        for (entry, position) in self.entries.into_iter().zip(self.positions) {
+            let is_past = |turn: usize| turn < position.turn || (turn == position.turn && !position.inside);
+            while let Some((_, note)) = notes.next_if(|(turn, _)| is_past(*turn)) {
                 entries.push(note);
             }
             entries.extend(entry);
@@ -329,16 +329,16 @@ impl<'a> Settling<'a, '_> {
         entries
     }
 
-    /// A pair whose id an earlier call has gets a new one, the same one every time.
+    /// A pair whose id an earlier call has gets a new one, which is always the same.
     fn rename(&mut self) {
         let mut pairs = std::mem::take(&mut self.pairs);
         pairs.sort_unstable();
         let mut used: HashSet<Cow<'a, str>> = HashSet::with_capacity(pairs.len());
         let (mut turn, mut in_turn) = (0, 0);
         for (call, output) in pairs {
-            let place = self.turn(call);
-            in_turn = if place == turn { in_turn + 1 } else { 1 };
-            turn = place;
+            let position = self.turn(call);
+            in_turn = if position == turn { in_turn + 1 } else { 1 };
+            turn = position;
             let Some(call_id) = self.call(call).map(|call| call.call_id.clone()) else { continue };
             if used.insert(call_id) {
                 continue;
@@ -357,7 +357,7 @@ impl<'a> Settling<'a, '_> {
     }
 
     fn turn(&self, index: usize) -> usize {
-        self.places.get(index).map_or(0, |place| place.turn)
+        self.positions.get(index).map_or(0, |position| position.turn)
     }
 
     fn call(&self, index: usize) -> Option<&Call<'a>> {

@@ -1,4 +1,4 @@
-//! Tool calls and outputs as text, where they cannot be sent as items; and when two records are equal.
+//! Renders tool calls and outputs as text if they cannot be sent as items, and compares records.
 
 use std::{borrow::Cow, collections::HashMap};
 
@@ -6,7 +6,7 @@ use amalgam_protocol::{Content, Part, Raw, Role, Shape};
 
 use super::{Call, Entry, Output, Payload, indented};
 
-/// At most so many names are listed in a note.
+/// The maximum number of names in a note.
 const NAMES_IN_NOTE: usize = 5;
 
 pub(super) fn same_call(one: &Call<'_>, other: &Call<'_>) -> bool {
@@ -38,7 +38,7 @@ pub(super) fn same_output(one: &Output<'_>, other: &Output<'_>) -> bool {
     }
 }
 
-/// Equal as JSON: the order of keys and the way of escaping do not count.
+/// Equal as JSON: the order of keys and the escaping do not matter.
 fn same_value(one: Raw<'_>, other: Raw<'_>) -> bool {
     if one == other {
         return true;
@@ -77,11 +77,11 @@ pub(super) fn unanswered_note(names: &[Cow<'_, str>]) -> String {
         }
         *count += 1;
     }
-    let told = |name: &&str| match counts.get(name) {
+    let counted_name = |name: &&str| match counts.get(name) {
         Some(count) if *count > 1 => format!("{name} (×{count})"),
         _ => (*name).to_owned(),
     };
-    let listed: Vec<String> = order.iter().take(NAMES_IN_NOTE).map(told).collect();
+    let listed: Vec<String> = order.iter().take(NAMES_IN_NOTE).map(counted_name).collect();
     let more = match order.len().saturating_sub(NAMES_IN_NOTE) {
         0 => String::new(),
         more => format!(" and {more} more"),
@@ -92,8 +92,8 @@ pub(super) fn unanswered_note(names: &[Cow<'_, str>]) -> String {
     )
 }
 
-/// An output whose call is not here: its text with a word on where it comes from, and its other parts behind it.
-pub(super) fn tell_orphan<'a>(output: &Output<'a>, entries: &mut Vec<Entry<'a>>) {
+/// An output without its call: its text with a note on its origin, followed by its other parts.
+pub(super) fn render_orphan<'a>(output: &Output<'a>, entries: &mut Vec<Entry<'a>>) {
     entries.push(Entry::Note(format!(
         "[Tool history] Result of call {}, whose request is not in this conversation:\n{}",
         output.call_id,
@@ -102,8 +102,8 @@ pub(super) fn tell_orphan<'a>(output: &Output<'a>, entries: &mut Vec<Entry<'a>>)
     push_media(&output.content, entries);
 }
 
-/// An output of a call that has another one since an earlier turn.
-pub(super) fn tell_further<'a>(output: &Output<'a>, entries: &mut Vec<Entry<'a>>) {
+/// Another output of a call that has had one since an earlier turn.
+pub(super) fn render_further<'a>(output: &Output<'a>, entries: &mut Vec<Entry<'a>>) {
     entries.push(Entry::Note(format!(
         "[Tool history] A further result of call {}:\n{}",
         output.call_id,
@@ -112,8 +112,8 @@ pub(super) fn tell_further<'a>(output: &Output<'a>, entries: &mut Vec<Entry<'a>>
     push_media(&output.content, entries);
 }
 
-/// Records that contradict each other: all of them in words, none of them chosen.
-pub(super) fn tell_conflict<'a>(calls: &[&Call<'a>], outputs: &[&Output<'a>], entries: &mut Vec<Entry<'a>>) {
+/// Contradicting records: all of them as text.
+pub(super) fn render_conflict<'a>(calls: &[&Call<'a>], outputs: &[&Output<'a>], entries: &mut Vec<Entry<'a>>) {
     let call_id = calls.first().map_or(Cow::Borrowed(""), |call| call.call_id.clone());
     let mut text = format!("[Tool history] Conflicting records for call {call_id}:");
     for call in calls {

@@ -1,30 +1,30 @@
-//! The system prompt of a turn that the server composes: one message with the parts of AGN-003 in their order.
+//! The system prompt of a turn that the server composes: one message with the parts of AGN-003 in order.
 
 use amalgam_protocol::{Content, Input, Item, ItemKind, Json, Role, Writer};
 
 use super::{Entry, History};
 
-/// A prompt that the server has composed, or its own part of one.
+/// A prompt that the server composed, or the server's part of one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SystemPrompt {
     /// A system message of text parts.
     message: Json,
-    /// Whether the instructions of the request are among the parts; else they stand before it as they were sent.
+    /// Whether the parts include the request's instructions; otherwise these precede the message unchanged.
     whole: bool,
 }
 
 /// Who wrote the instructions of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InstructionsOf {
-    /// A door of this server: they are text parts of one system message.
+    /// A wire of this server: they are text parts of one system message.
     Server,
-    /// The caller: items are sent on as they are.
+    /// The caller: items are passed on unchanged.
     Caller,
 }
 
 impl SystemPrompt {
-    /// The parts in their order: what the instructions say, and then the guidance on the tools that are offered. Nothing
-    /// where the instructions can stand as they were sent.
+    /// Composes the parts in order: the instructions, and then the guidance for the offered tools. None if the
+    /// instructions can be sent unchanged.
     pub fn compose(instructions: Option<&Input<'_>>, of: InstructionsOf, guidance: Option<&str>) -> Option<Self> {
         let parts: Option<Vec<String>> = match (instructions, of) {
             (None, _) => Some(Vec::new()),
@@ -46,7 +46,7 @@ impl SystemPrompt {
         (composed && !parts.is_empty()).then(|| Self { message: message_of(&parts), whole })
     }
 
-    /// Puts it at the front of a history.
+    /// Inserts the prompt at the start of a history.
     pub fn apply<'a>(&'a self, history: &mut History<'a>) {
         if self.whole {
             history.instructions.clear();
@@ -90,8 +90,9 @@ mod tests {
     use super::*;
     use crate::history::normalise;
 
-    /// The texts of each instruction of a request, once the prompt is applied, and whether it is the request's own item.
-    fn told(request: &Value, of: InstructionsOf, guidance: Option<&str>) -> Vec<(Vec<String>, bool)> {
+    /// The texts of each instruction of a request after the prompt is applied, and whether it is the request's own
+    /// item.
+    fn instruction_texts(request: &Value, of: InstructionsOf, guidance: Option<&str>) -> Vec<(Vec<String>, bool)> {
         let text = request.to_string();
         let parameters = text.parse::<ResponseParameters>().unwrap();
         let request = parameters.view().unwrap();
@@ -117,16 +118,16 @@ mod tests {
         let (server, caller) = (InstructionsOf::Server, InstructionsOf::Caller);
         let part = |text: &str| json!({"type": "input_text", "text": text});
         let ours = json!({"instructions": [{"type": "message", "role": "system", "content": [part("a"), part("b")]}]});
-        assert_eq!(told(&ours, server, Some("g")), one(&["a", "b", "g"]));
-        assert_eq!(told(&ours, server, None), one(&["a", "b"]));
-        assert_eq!(told(&json!({"instructions": "a"}), caller, Some("g")), one(&["a", "g"]));
-        assert_eq!(told(&json!({"instructions": "a"}), caller, None), one(&["a"]));
-        assert_eq!(told(&json!({}), caller, Some("g")), one(&["g"]));
-        assert_eq!(told(&json!({}), server, None), []);
-        // Items of the caller stay as they are, and guidance follows them.
+        assert_eq!(instruction_texts(&ours, server, Some("g")), one(&["a", "b", "g"]));
+        assert_eq!(instruction_texts(&ours, server, None), one(&["a", "b"]));
+        assert_eq!(instruction_texts(&json!({"instructions": "a"}), caller, Some("g")), one(&["a", "g"]));
+        assert_eq!(instruction_texts(&json!({"instructions": "a"}), caller, None), one(&["a"]));
+        assert_eq!(instruction_texts(&json!({}), caller, Some("g")), one(&["g"]));
+        assert_eq!(instruction_texts(&json!({}), server, None), []);
+        // Items of the caller are unchanged, and guidance follows them.
         let mut expected = vec![(vec!["a".to_owned(), "b".to_owned()], true)];
-        assert_eq!(told(&ours, caller, None), expected);
+        assert_eq!(instruction_texts(&ours, caller, None), expected);
         expected.extend(one(&["g"]));
-        assert_eq!(told(&ours, caller, Some("g")), expected);
+        assert_eq!(instruction_texts(&ours, caller, Some("g")), expected);
     }
 }

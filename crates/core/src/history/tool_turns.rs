@@ -1,8 +1,8 @@
-//! The order that Chat Completions and Messages upstreams demand: the outputs directly behind their calls.
+//! The order that Chat Completions and Messages upstreams require: outputs directly after their calls.
 //!
-//! Everything moves by the smallest step. A message between a call and its output goes behind the output. Words of the
-//! assistant between a call and its output, or between calls of one answer, are part of that answer and go before its first
-//! call; both wires have them in the same message.
+//! Entries move as little as possible. A message between a call and its output moves after the output. The assistant's
+//! text between a call and its output, or between calls of one answer, belongs to that answer and moves before its
+//! first call; both APIs have them in the same message.
 
 use std::{borrow::Cow, collections::HashMap};
 
@@ -12,7 +12,7 @@ use super::{Entry, History};
 use crate::toolset::CallKind;
 
 impl<'a> History<'a> {
-    /// The entries with the outputs of each run of calls directly behind it. Borrowed where they stand so already.
+    /// The entries with the outputs of each run of calls directly after it. Borrowed if they have this order already.
     pub fn in_tool_turns(&self) -> Cow<'_, [Entry<'a>]> {
         match is_in_tool_turns(&self.entries) {
             true => Cow::Borrowed(&self.entries),
@@ -21,15 +21,15 @@ impl<'a> History<'a> {
     }
 }
 
-/// What an entry is to the run of calls before it.
+/// The role of an entry relative to the run of calls before it.
 enum Part {
     Call,
     Output,
-    /// Words of the assistant.
-    Words,
-    /// Reasoning, and items that may stand between calls.
+    /// Text of the assistant.
+    AssistantText,
+    /// Reasoning, and items that are allowed between calls.
     Between,
-    /// What ends the run.
+    /// An entry that ends the run.
     End,
 }
 
@@ -38,7 +38,7 @@ impl Part {
         match entry {
             Entry::Call(_) => Self::Call,
             Entry::Output(_) => Self::Output,
-            Entry::Message { role: Role::Assistant, .. } => Self::Words,
+            Entry::Message { role: Role::Assistant, .. } => Self::AssistantText,
             Entry::Message { .. } | Entry::Note(_) | Entry::Summary(_) => Self::End,
             Entry::Opaque(item) if matches!(item.kind, ItemKind::Compaction(_)) => Self::End,
             Entry::Reasoning(_) | Entry::Opaque(_) => Self::Between,
@@ -46,8 +46,8 @@ impl Part {
     }
 }
 
-/// Since every call has one output behind it, counting is enough: outputs behind a run belong to it as long as all runs
-/// before it are answered.
+/// Every call has one output after it, so counting is enough: outputs after a run belong to it if all earlier runs are
+/// answered.
 fn is_in_tool_turns(entries: &[Entry<'_>]) -> bool {
     let mut open = 0_usize;
     let mut answering = false;
@@ -64,10 +64,10 @@ fn is_in_tool_turns(entries: &[Entry<'_>]) -> bool {
                 open = open.saturating_sub(1);
                 answering = true;
             }
-            Part::Words | Part::End if open > 0 => return false,
+            Part::AssistantText | Part::End if open > 0 => return false,
             Part::Between if open > 0 && answering => return false,
             Part::Between => trailing = open > 0,
-            Part::Words | Part::End => {}
+            Part::AssistantText | Part::End => {}
         }
     }
     true
@@ -82,7 +82,7 @@ fn arranged<'a>(entries: &[Entry<'a>]) -> Vec<Entry<'a>> {
         entries: Vec::with_capacity(entries.len()),
         outputs: outputs.collect(),
         run: Vec::new(),
-        words: Vec::new(),
+        assistant_text: Vec::new(),
         trailing: Vec::new(),
     };
     for entry in entries {
@@ -91,12 +91,12 @@ fn arranged<'a>(entries: &[Entry<'a>]) -> Vec<Entry<'a>> {
                 arranged.run.append(&mut arranged.trailing);
                 arranged.run.push(entry);
             }
-            // It has its place behind its call.
+            // It is placed after its call.
             Part::Output => arranged.close(),
             _ if arranged.run.is_empty() => arranged.entries.push(entry.clone()),
-            Part::Words => {
-                arranged.words.append(&mut arranged.trailing);
-                arranged.words.push(entry);
+            Part::AssistantText => {
+                arranged.assistant_text.append(&mut arranged.trailing);
+                arranged.assistant_text.push(entry);
             }
             Part::Between => arranged.trailing.push(entry),
             Part::End => {
@@ -113,18 +113,18 @@ struct Arranged<'e, 'a> {
     entries: Vec<Entry<'a>>,
     /// The output of every call.
     outputs: HashMap<(CallKind, &'e str), &'e Entry<'a>>,
-    /// Calls that are not answered yet, and what stands between them.
+    /// Calls that are not answered yet, and the entries between them.
     run: Vec<&'e Entry<'a>>,
-    /// What the assistant said in the same answer, with the reasoning that led to it.
-    words: Vec<&'e Entry<'a>>,
-    /// What stands behind the last call so far.
+    /// The assistant's text in the same answer, with its reasoning.
+    assistant_text: Vec<&'e Entry<'a>>,
+    /// The entries after the last call so far.
     trailing: Vec<&'e Entry<'a>>,
 }
 
 impl Arranged<'_, '_> {
     fn close(&mut self) {
-        // Reasoning behind the last call led to none of them; no wire takes it between a call and its output.
-        let before = self.words.drain(..).chain(self.trailing.drain(..));
+        // Reasoning after the last call led to none of them; no API accepts it between a call and its output.
+        let before = self.assistant_text.drain(..).chain(self.trailing.drain(..));
         self.entries.extend(before.cloned());
         self.entries.extend(self.run.iter().copied().cloned());
         for entry in self.run.drain(..) {

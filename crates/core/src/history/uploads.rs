@@ -1,7 +1,7 @@
-//! Uploaded files in a history: which ones it names, and the same history with what is in them.
+//! Uploaded files in a history: finds their ids, and replaces them by their content.
 //!
-//! What is kept names a file by its id. What a model is sent has the content in its place, as if the caller had written it
-//! so: no translation has to know that files can be uploaded.
+//! Stored items name a file by its id. The model gets the content instead, as if the caller had sent it: adapters need
+//! not know about uploads.
 
 use std::{borrow::Cow, collections::HashMap};
 
@@ -10,18 +10,18 @@ use amalgam_protocol::{Content, Item, ItemKind, Json, Part, PartKind, Raw, Write
 use super::{Entry, History};
 use crate::{fault::Fault, loss::Loss, media};
 
-/// How the id of every uploaded file begins; any other is an upstream's.
+/// The prefix of the ids of uploaded files; other ids are an upstream's.
 const PREFIX: &str = "file_AM-";
 
-/// The fields of a part that say where its content is.
-const PLACES: [&str; 6] = ["type", "file_id", "image_url", "file_url", "file_data", "filename"];
+/// The fields of a part that locate its content.
+const LOCATION_FIELDS: [&str; 6] = ["type", "file_id", "image_url", "file_url", "file_data", "filename"];
 
 /// An uploaded file as content for a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Upload {
-    /// What its owner calls it.
+    /// The owner's name for the file.
     pub filename: String,
-    /// What kind of file it is.
+    /// The media type.
     pub media_type: String,
     /// Its content as a `data:` URI.
     pub data_uri: String,
@@ -37,7 +37,7 @@ pub fn named_by<'p>(part: &'p Part<'_>) -> Option<&'p str> {
     id.as_deref().filter(|id| id.starts_with(PREFIX))
 }
 
-/// The uploaded files that a history names, as often as it does.
+/// The uploaded files that a history names, with duplicates.
 pub fn named<'h>(history: &'h History<'_>) -> impl Iterator<Item = &'h str> {
     let entries = history.instructions.iter().chain(&history.entries);
     entries.filter_map(parts).flat_map(|(_, parts)| parts.iter().filter_map(named_by))
@@ -46,14 +46,14 @@ pub fn named<'h>(history: &'h History<'_>) -> impl Iterator<Item = &'h str> {
 /// The items of a history that name uploaded files, with their content.
 #[derive(Debug)]
 pub struct ExpandedItems {
-    /// One for each instruction and each entry, in order; nothing where it stands as it is.
+    /// One for each instruction and each entry, in order; none if it is unchanged.
     items: Vec<Option<Json>>,
-    /// What is not there any more.
+    /// The files that do not exist any more.
     losses: Vec<Loss>,
 }
 
 impl ExpandedItems {
-    /// Puts `uploads` into `history`. A file that is not among them was deleted since, and the model is told so.
+    /// Inserts `uploads` into `history`. A file that is not among them was deleted; the model reads that.
     pub fn new(history: &History<'_>, uploads: &HashMap<String, Upload>) -> Self {
         let mut losses = Vec::new();
         let entries = history.instructions.iter().chain(&history.entries);
@@ -61,7 +61,7 @@ impl ExpandedItems {
         Self { items, losses }
     }
 
-    /// The history that this was made of, with the files in it.
+    /// The original history with the content of the files.
     pub fn history<'a>(&'a self, history: &History<'a>) -> Result<History<'a>, Fault> {
         let mut items = self.items.iter();
         let mut put = |entries: &[Entry<'a>]| -> Result<Vec<Entry<'a>>, Fault> {
@@ -74,7 +74,7 @@ impl ExpandedItems {
     }
 }
 
-/// Where an entry has parts, and the parts.
+/// The field of an entry that has parts, and the parts.
 fn parts<'h, 'a>(entry: &'h Entry<'a>) -> Option<(&'static str, &'h [Part<'a>])> {
     match entry {
         Entry::Message { content: Content::Parts(parts), .. } => Some(("content", parts)),
@@ -134,14 +134,14 @@ fn write_upload(writer: &mut Writer, part: &Part<'_>, id: &str, upload: Option<&
             writer.key("text").string(&format!("[The file {id} is no longer available.]"));
         });
     };
-    let given = match &part.kind {
+    let sent_filename = match &part.kind {
         PartKind::File(file) => file.filename.as_deref(),
         _ => None,
     };
-    // A data URI has nothing to escape.
+    // A data URI has no characters to escape.
     let data: &[&[u8]] = &[upload.data_uri.as_bytes()];
     writer.object(|writer| {
-        // A picture is one to every model, by whichever kind of part its caller named it.
+        // An image is sent as an image, whichever kind of part named it.
         match media::is_image(&upload.media_type) {
             true => {
                 writer.key("type").string("input_image");
@@ -149,13 +149,13 @@ fn write_upload(writer: &mut Writer, part: &Part<'_>, id: &str, upload: Option<&
             }
             false => {
                 writer.key("type").string("input_file");
-                writer.key("filename").string(given.unwrap_or(&upload.filename));
+                writer.key("filename").string(sent_filename.unwrap_or(&upload.filename));
                 writer.key("file_data").escaped(data);
             }
         }
         for (key, value) in part.raw.fields() {
             let key = key.decode();
-            if !PLACES.contains(&&*key) {
+            if !LOCATION_FIELDS.contains(&&*key) {
                 writer.key_text(&key).raw(value);
             }
         }

@@ -1,19 +1,19 @@
 //! What a stateful upstream knows of a conversation, and whether that matches the history.
 //!
-//! Nothing is assumed about why the two might differ: a turn that was shortened, a call that got no output, a fork, a tool
-//! that ran on this side. The history up to an answer is digested together with the answer. A later request continues that
-//! answer only if its history begins with exactly the same entries; else the whole history is sent.
+//! The two may differ for any reason: truncation, a call without an output, a fork, a server-run tool. The history up
+//! to an answer is digested together with the answer. A later request continues that answer only if its history begins
+//! with exactly the same entries; otherwise the whole history is sent.
 
 use amalgam_protocol::{Content, HostedItem, ItemKind, Json, PartKind, Raw, Role, Writer};
 use sha2::{Digest as _, Sha256};
 
 use super::{
     Entry, History,
-    normalise::{call_of, is_ours},
+    normalise::{call_of, is_server_item},
 };
 use crate::{hex::hex, items::read_items, model::UpstreamRetention};
 
-/// An answer that an upstream retains, and the history that it knows with it.
+/// An answer that an upstream stores, and the history that it knows with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpstreamMemory {
     /// The operator's name of the upstream.
@@ -22,24 +22,24 @@ pub struct UpstreamMemory {
     pub model: String,
     /// The upstream's own id of the answer.
     pub id: String,
-    /// How many entries a history has up to there, the answer's among them.
+    /// The number of history entries up to and including the answer.
     entries: usize,
     /// Their digest, in hexadecimal digits.
     digest: String,
 }
 
 impl UpstreamMemory {
-    /// How many entries of a history the upstream knows; nothing if it knows something else, or there is nothing new.
+    /// How many entries of a history the upstream knows; none if it knows something else, or there is nothing new.
     pub fn known(&self, history: &History<'_>, retention: UpstreamRetention) -> Option<usize> {
         let (known, new) = history.entries.split_at_checked(self.entries)?;
         if new.is_empty() {
             return None;
         }
-        let said = ConversationDigest::begin(history, retention)?.and(known);
-        (said.digest() == self.digest).then_some(self.entries)
+        let conversation = ConversationDigest::begin(history, retention)?.and(known);
+        (conversation.digest() == self.digest).then_some(self.entries)
     }
 
-    /// As it is kept: a JSON object.
+    /// The stored form: a JSON object.
     pub fn to_json(&self) -> Json {
         let mut writer = Writer::with_capacity(256);
         writer.object(|writer| {
@@ -52,14 +52,14 @@ impl UpstreamMemory {
         Json::from_writer(writer)
     }
 
-    /// Reads what was kept; nothing where that is something else.
-    pub fn read(kept: Raw<'_>) -> Option<Self> {
-        let text = |name: &str| kept.get_str(name).map(std::borrow::Cow::into_owned);
+    /// Parses the stored form; none if it is something else.
+    pub fn read(stored: Raw<'_>) -> Option<Self> {
+        let text = |name: &str| stored.get_str(name).map(std::borrow::Cow::into_owned);
         Some(Self {
             upstream: text("upstream")?,
             model: text("model")?,
             id: text("id")?,
-            entries: usize::try_from(kept.get("entries")?.as_u64()?).ok()?,
+            entries: usize::try_from(stored.get("entries")?.as_u64()?).ok()?,
             digest: text("digest")?,
         })
     }
@@ -70,8 +70,8 @@ impl UpstreamMemory {
 pub struct ConversationDigest {
     entries: usize,
     hash: Sha256,
-    /// The same up to the user's last message.
-    asked: Option<(usize, Sha256)>,
+    /// The digest up to the user's last message.
+    up_to_user: Option<(usize, Sha256)>,
 }
 
 impl ConversationDigest {
@@ -80,7 +80,7 @@ impl ConversationDigest {
         Some(Self::begin(history, retention)?.and(&history.entries))
     }
 
-    /// Adds the upstream's answer; nothing where some of it is not the upstream's, such as a call that was run here.
+    /// Adds the upstream's answer; none if a part of it is not the upstream's, such as a call that this server ran.
     #[must_use]
     pub fn answered(self, items: &[Json]) -> Option<Self> {
         let items = read_items(items.iter().map(Json::raw)).ok()?;
@@ -88,9 +88,9 @@ impl ConversationDigest {
         for item in &items {
             entries.push(match (&item.kind, call_of(item)) {
                 (_, Some(call)) => Entry::Call(call),
-                // Shown before the model speaks; it never hears of it.
-                (ItemKind::Hosted(kind @ HostedItem::McpListTools), _) if is_ours(*kind, item) => continue,
-                (ItemKind::Hosted(kind), _) if is_ours(*kind, item) => return None,
+                // Emitted before the model answers, and never sent to it.
+                (ItemKind::Hosted(kind @ HostedItem::McpListTools), _) if is_server_item(*kind, item) => continue,
+                (ItemKind::Hosted(kind), _) if is_server_item(*kind, item) => return None,
                 (ItemKind::Message(message), _) => {
                     Entry::Message { role: message.role, content: message.content.clone(), item: Some(item.raw) }
                 }
@@ -101,37 +101,37 @@ impl ConversationDigest {
         Some(self.and(&entries))
     }
 
-    /// Adds the answer as a thread tells it later: one text right behind the user's message, whatever the model did and said
-    /// in between. Nothing where no user has spoken.
+    /// Adds the answer as a thread shows it later: one text directly after the user's message, whatever the model did
+    /// in between. None without a user message.
     #[must_use]
     pub fn answered_in_thread(self, text: &str) -> Option<Self> {
-        let (entries, hash) = self.asked?;
-        let mut said = Self { entries: entries + 1, hash, asked: None };
-        said.texts(["message", Role::Assistant.name()]);
-        said.number(1);
-        said.texts(["text", text]);
-        Some(said)
+        let (entries, hash) = self.up_to_user?;
+        let mut conversation = Self { entries: entries + 1, hash, up_to_user: None };
+        conversation.texts(["message", Role::Assistant.name()]);
+        conversation.number(1);
+        conversation.texts(["text", text]);
+        Some(conversation)
     }
 
-    /// What is known from here on about an answer of this id.
+    /// The memory of an answer with this id.
     pub fn memory(self, upstream: String, model: String, id: String) -> UpstreamMemory {
         UpstreamMemory { upstream, model, id, entries: self.entries, digest: self.digest() }
     }
 
     fn begin(history: &History<'_>, retention: UpstreamRetention) -> Option<Self> {
-        let mut said = Self { entries: 0, hash: Sha256::new(), asked: None };
+        let mut conversation = Self { entries: 0, hash: Sha256::new(), up_to_user: None };
         match (retention, history.instructions.as_slice()) {
             (UpstreamRetention::Nothing, _) => return None,
             (UpstreamRetention::Everything, instructions) => {
-                said.number(instructions.len());
-                instructions.iter().for_each(|entry| said.entry(entry));
+                conversation.number(instructions.len());
+                instructions.iter().for_each(|entry| conversation.entry(entry));
             }
-            // A prompt of text is told with every call, and is no part of what is remembered.
+            // A text prompt is sent with every call, and is not part of the stored state.
             (UpstreamRetention::Items, [] | [Entry::Message { role: Role::System, item: None, .. }]) => {}
-            // Anything richer stands among the items, where it would be told twice.
+            // Other instructions are among the items, where they would be repeated.
             (UpstreamRetention::Items, _) => return None,
         }
-        Some(said)
+        Some(conversation)
     }
 
     fn and(mut self, entries: &[Entry<'_>]) -> Self {
@@ -139,13 +139,13 @@ impl ConversationDigest {
             self.entries += 1;
             self.entry(entry);
             if matches!(entry, Entry::Message { role: Role::User, .. }) {
-                self.asked = Some((self.entries, self.hash.clone()));
+                self.up_to_user = Some((self.entries, self.hash.clone()));
             }
         }
         self
     }
 
-    /// What an entry says, whatever it was written like: ids and states of items say nothing.
+    /// Digests the content of an entry, independent of its format: ids and statuses do not matter.
     fn entry(&mut self, entry: &Entry<'_>) {
         match entry {
             Entry::Message { role, content, .. } => {
@@ -173,7 +173,7 @@ impl ConversationDigest {
         }
     }
 
-    /// A text is the same as one part of it.
+    /// A text is equal to a single text part.
     fn content(&mut self, content: &Content<'_>) {
         match content {
             Content::Text(text) => {
@@ -197,7 +197,7 @@ impl ConversationDigest {
         texts.into_iter().for_each(|text| self.text(text));
     }
 
-    /// With its length, so that no two lists of texts are the same bytes.
+    /// Prefixed by its length, so that different lists of texts have different bytes.
     fn text(&mut self, text: &str) {
         self.number(text.len());
         self.hash.update(text.as_bytes());

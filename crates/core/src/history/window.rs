@@ -1,8 +1,8 @@
-//! Makes a history shorter: the oldest turns go, whole ones, and one loss tells how many.
+//! Truncates a history: drops the oldest turns as a whole, and records their number as one loss.
 //!
-//! A turn reaches from one message of the user to before the next. A message between a call and its output begins no turn,
-//! so leaving out whole turns leaves no half of a pair behind. Instructions, summaries of what came before,
-//! tools that arrived inside the history, and the last turn stay whatever they weigh.
+//! A turn starts at a user message and ends before the next. A message between a call and its output does not start a
+//! turn, so dropping whole turns never splits a pair. Instructions, summaries, tools inside the history, and the last
+//! turn are never dropped.
 
 use amalgam_protocol::{Content, ItemKind, Part, PartKind, Role};
 
@@ -13,54 +13,55 @@ use crate::{
     model::TokenCount,
 };
 
-/// Of a window whose caller has not said how long the answer may be, so many hundredths are kept free for it.
+/// The percentage of the context window that is reserved for the answer if the caller does not set its length.
 const ANSWER_PERCENT: u64 = 15;
-/// Counts of ours are estimates: a prompt is refused unasked only when it is longer than its window by so many hundredths.
+/// Token counts are estimates: a prompt is refused without asking the upstream only if it exceeds the window by this
+/// percentage.
 const DOUBT_PERCENT: u64 = 25;
 
-/// The longest end of a history that weighs at most `budget`, turn by turn; nothing when the whole of it may stay, or
-/// when there is nothing that may go. `weigh` is asked once for each instruction and each entry, in order.
+/// The longest end of a history within a token `budget`, turn by turn; none if the whole history fits, or nothing can
+/// be dropped. `weigh` is called once for each instruction and each entry, in order.
 ///
-/// Summaries of what came before go only when nothing else is left to go.
+/// Summaries are dropped only if nothing else can be.
 pub fn fit<'a>(history: &History<'a>, budget: u64, mut weigh: impl FnMut(&Entry<'a>) -> u64) -> Option<History<'a>> {
     let instructions: u64 = history.instructions.iter().map(&mut weigh).fold(0, u64::saturating_add);
     let weights: Vec<u64> = history.entries.iter().map(weigh).collect();
-    let mut left = weights.iter().fold(instructions, |sum, weight| sum.saturating_add(*weight));
+    let mut total = weights.iter().fold(instructions, |sum, weight| sum.saturating_add(*weight));
     let turns = Turns::of(&history.entries);
-    let mut gone = 0;
-    while left > budget && gone < turns.droppable() {
-        let range = turns.range(gone);
+    let mut dropped = 0;
+    while total > budget && dropped < turns.droppable() {
+        let range = turns.range(dropped);
         let entries = history.entries.iter().zip(&weights).take(range.end).skip(range.start);
-        left = left.saturating_sub(entries.filter(|(entry, _)| !stays(entry)).map(|(_, weight)| *weight).sum());
-        gone += 1;
+        total = total.saturating_sub(entries.filter(|(entry, _)| !is_kept(entry)).map(|(_, weight)| *weight).sum());
+        dropped += 1;
     }
-    shortened(history, &turns, gone, if left > budget { Summaries::Go } else { Summaries::Stay })
+    shortened(history, &turns, dropped, if total > budget { Summaries::Go } else { Summaries::Stay })
 }
 
-/// How many turns a history has.
+/// The number of turns of a history.
 pub fn turns(history: &History<'_>) -> usize {
     Turns::of(&history.entries).0.len()
 }
 
-/// The history with its latest turns alone, `kept` of them and never none; nothing when that is all of them.
+/// The history with only its latest turns, `kept` of them and at least one; none if that is all of them.
 ///
-/// For an upstream whose context window is not configured, and which only says that a prompt is too long.
+/// For an upstream whose context window is not configured, and which only reports that a prompt is too long.
 pub fn latest<'a>(history: &History<'a>, kept: usize) -> Option<History<'a>> {
     let turns = Turns::of(&history.entries);
     shortened(history, &turns, turns.0.len().saturating_sub(kept.max(1)), Summaries::Stay)
 }
 
-/// What of a window is there for a prompt: all but the answer's share.
+/// The part of a context window for the prompt: without the reserve for the answer.
 pub fn room(window: u64, max_output_tokens: Option<u64>) -> u64 {
     let answer = max_output_tokens.unwrap_or(window.saturating_mul(ANSWER_PERCENT) / 100);
-    // An answer that may be longer than the window is no reason to send no prompt.
+    // An answer that may be longer than the window must not leave no space for a prompt.
     window - answer.min(window / 2)
 }
 
-/// Refuses a prompt that is longer than the window even if our count is far too high. `shortens` says that the oldest turns
-/// are left out already.
+/// Refuses a prompt that exceeds the window even if the count is far too high. `shortens` says that the oldest turns
+/// are dropped already.
 pub fn refuse(count: TokenCount, window: u64, shortens: bool) -> Result<(), Fault> {
-    // What an image costs differs tenfold between upstreams: it decides nothing here.
+    // The token count of an image differs tenfold between upstreams, so images are not counted here.
     if count.text <= window.saturating_add(window.saturating_mul(DOUBT_PERCENT) / 100) {
         return Ok(());
     }
@@ -73,24 +74,24 @@ pub fn refuse(count: TokenCount, window: u64, shortens: bool) -> Result<(), Faul
     Err(Fault::new(FaultKind::ContextLength, message).param("input").code("context_length_exceeded"))
 }
 
-/// What an entry says, as far as it can be counted.
+/// The countable content of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CountableText {
     /// All of its text.
     pub text: String,
-    /// How many images, files and the like.
+    /// The number of images, files and the like.
     pub media: u64,
 }
 
 impl CountableText {
-    /// What `entry` says.
+    /// The countable content of `entry`.
     pub fn of(entry: &Entry<'_>) -> Self {
         match entry {
             Entry::Message { content, .. } => Self::content(content),
             Entry::Note(text) | Entry::Summary(text) => Self { text: text.clone(), media: 0 },
             Entry::Call(call) => Self { text: format!("{} {}", call.name, call.payload.text()), media: 0 },
             Entry::Output(output) => Self::content(&output.content),
-            // What is sealed is no text, and what it costs only its upstream knows.
+            // Sealed content is not text, and only its upstream knows its token count.
             Entry::Reasoning(item) => match &item.kind {
                 ItemKind::Reasoning(reasoning) => {
                     let parts = reasoning.summary.0.iter().chain(&reasoning.content.0);
@@ -107,7 +108,7 @@ impl CountableText {
         }
     }
 
-    /// The weight by a tokenizer.
+    /// The number of tokens by a tokenizer.
     pub fn weight(&self, count_text: impl FnOnce(&str) -> u64) -> u64 {
         count_text(&self.text) + self.media * TokenCount::PER_MEDIA + TokenCount::PER_MESSAGE
     }
@@ -123,7 +124,7 @@ impl CountableText {
     }
 }
 
-/// Where turns begin and end, oldest first.
+/// The ranges of turns, oldest first.
 struct Turns(Vec<std::ops::Range<usize>>);
 
 impl Turns {
@@ -134,20 +135,20 @@ impl Turns {
             match entry {
                 Entry::Call(_) => unanswered += 1,
                 Entry::Output(_) => unanswered = unanswered.saturating_sub(1),
-                entry if unanswered == 0 && begins_a_turn(entry) => starts.push(index),
+                entry if unanswered == 0 && starts_turn(entry) => starts.push(index),
                 _ => {}
             }
         }
-        // What is said before the user says anything is a turn of its own, unless all of it stays anyway.
+        // Entries before the first user message are a turn of their own, unless none of them can be dropped.
         let head = starts.first().copied().unwrap_or(entries.len());
-        if entries.iter().take(head).any(|entry| !stays(entry)) {
+        if entries.iter().take(head).any(|entry| !is_kept(entry)) {
             starts.insert(0, 0);
         }
         let ends = starts.iter().skip(1).copied().chain([entries.len()]);
         Self(starts.iter().zip(ends).map(|(start, end)| *start..end).collect())
     }
 
-    /// How many may go: all but the last.
+    /// How many turns can be dropped: all but the last.
     fn droppable(&self) -> usize {
         self.0.len().saturating_sub(1)
     }
@@ -157,13 +158,13 @@ impl Turns {
     }
 }
 
-/// A message of the user. One without an item is what a tool gave back beside text, told behind it by us.
-fn begins_a_turn(entry: &Entry<'_>) -> bool {
+/// Whether an entry is a message that the user wrote. One without an item is a tool's output that this server appended.
+fn starts_turn(entry: &Entry<'_>) -> bool {
     matches!(entry, Entry::Message { role: Role::User, item: Some(_), .. })
 }
 
-/// Whether an entry stays when its turn goes.
-fn stays(entry: &Entry<'_>) -> bool {
+/// Whether an entry is kept when its turn is dropped.
+fn is_kept(entry: &Entry<'_>) -> bool {
     match entry {
         Entry::Message { role, .. } => matches!(role, Role::System | Role::Developer),
         Entry::Opaque(item) => matches!(item.kind, ItemKind::AdditionalTools(_) | ItemKind::Compaction(_)),
@@ -180,18 +181,18 @@ fn is_summary(entry: &Entry<'_>) -> bool {
     }
 }
 
-/// What happens to summaries before the last turn.
+/// How summaries before the last turn are handled.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Summaries {
     Stay,
     Go,
 }
 
-fn shortened<'a>(history: &History<'a>, turns: &Turns, gone: usize, summaries: Summaries) -> Option<History<'a>> {
-    let cut = turns.range(gone).start;
+fn shortened<'a>(history: &History<'a>, turns: &Turns, dropped: usize, summaries: Summaries) -> Option<History<'a>> {
+    let cut = turns.range(dropped).start;
     let last_turn = turns.range(turns.droppable()).start;
     let goes = |index: usize, entry: &Entry<'a>| {
-        (index < cut && !stays(entry)) || (summaries == Summaries::Go && index < last_turn && is_summary(entry))
+        (index < cut && !is_kept(entry)) || (summaries == Summaries::Go && index < last_turn && is_summary(entry))
     };
     let mut entries = Vec::with_capacity(history.entries.len());
     for (index, entry) in history.entries.iter().enumerate() {
@@ -204,11 +205,11 @@ fn shortened<'a>(history: &History<'a>, turns: &Turns, gone: usize, summaries: S
         return None;
     }
     let mut losses = history.losses.clone();
-    losses.push(Loss::new("input", told(gone, items)));
+    losses.push(Loss::new("input", loss_reason(dropped, items)));
     Some(History { instructions: history.instructions.clone(), entries, losses })
 }
 
-fn told(turns: usize, items: usize) -> String {
+fn loss_reason(turns: usize, items: usize) -> String {
     let plural = if items == 1 { "" } else { "s" };
     match turns {
         0 => "the summary of what came before was left out to fit the context window".to_owned(),

@@ -196,15 +196,15 @@ fn a_message_between_a_call_and_its_output_begins_no_turn() {
 /// What stays when the `gone` oldest turns go, by the plainest reading of the rule.
 fn by_the_rule(entries: &[Entry<'_>], gone: usize) -> Vec<String> {
     // What comes before the first message of the user is a turn if there is anything in it that may go.
-    let head = entries.iter().take_while(|entry| !begins_a_turn(entry)).any(|entry| !stays(entry));
+    let head = entries.iter().take_while(|entry| !starts_turn(entry)).any(|entry| !is_kept(entry));
     let mut begun = usize::from(head);
     let mut told = Vec::new();
     for (index, entry) in entries.iter().enumerate() {
         let count = |is: fn(&Entry<'_>) -> bool| entries.iter().take(index).filter(|entry| is(entry)).count();
         let unanswered =
             count(|entry| matches!(entry, Entry::Call(_))) - count(|entry| matches!(entry, Entry::Output(_)));
-        begun += usize::from(unanswered == 0 && begins_a_turn(entry));
-        if stays(entry) || begun > gone {
+        begun += usize::from(unanswered == 0 && starts_turn(entry));
+        if is_kept(entry) || begun > gone {
             told.push(short(entry));
         }
     }
@@ -233,7 +233,7 @@ proptest! {
             let mut ends: Vec<Vec<String>> = (0..turns.0.len().max(1)).map(|gone| by_the_rule(&history.entries, gone)).collect();
             let last = turns.range(turns.droppable()).start;
             let without = |(index, entry): (usize, &Entry<'_>)| {
-                let goes = index < last && (!stays(entry) || is_summary(entry));
+                let goes = index < last && (!is_kept(entry) || is_summary(entry));
                 (!goes).then(|| short(entry))
             };
             ends.push(history.entries.iter().enumerate().filter_map(without).collect());

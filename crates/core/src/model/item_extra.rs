@@ -7,30 +7,30 @@ use amalgam_protocol::Json;
 pub enum ItemExtra {
     /// Fields of the open message or reasoning item, as an object. The last one counts.
     Item {
-        /// Which of the two.
+        /// The item.
         of: PartOwner,
         /// The fields.
         fields: Json,
     },
     /// Fields of a call, as an object. The last one counts.
     Call {
-        /// Which call.
+        /// The key of the call.
         key: u64,
         /// The fields.
         fields: Json,
     },
     /// Fields of a part that has begun, as an object.
     Part {
-        /// A part of what.
+        /// The item of the part.
         of: PartOwner,
-        /// Its place among the parts.
+        /// Its index among the parts.
         index: usize,
         /// The fields.
         fields: Json,
     },
     /// A complete part of an unknown kind; what follows is another part.
     Whole {
-        /// A part of what.
+        /// The item of the part.
         of: PartOwner,
         /// The part.
         part: Json,

@@ -125,6 +125,15 @@ pub struct Ticket {
     pub number: i64,
 }
 
+/// An entry that has joined the queue of a session.
+#[derive(Debug, Clone, PartialEq)]
+pub struct QueueEntry {
+    /// The entry.
+    pub ticket: Ticket,
+    /// The history before the user's message, if the entry was first at once and the message was appended.
+    pub history: Option<SessionHistory>,
+}
+
 /// The user's message, appended when its entry is first in the queue.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewUserMessage {
@@ -212,7 +221,7 @@ pub struct CoursePage {
 
 /// What came of an import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Imported {
+pub struct ImportCounts {
     /// New ones.
     pub created: u64,
     /// Ones that were there and are different now.
@@ -266,14 +275,16 @@ pub trait AgentStore: Send + Sync {
 
 /// Sessions of assistants.
 pub trait SessionStore: Send + Sync {
-    /// Joins the queue of the caller's active session with a profile, which is made if there is none.
+    /// Joins the queue of the caller's active session with a profile, which is created if there is none. If the entry is first
+    /// at once, appends the message too: most sessions have one turn at a time, and this saves them a write.
     fn join_queue<'a>(
         &'a self,
         scope: &'a Scope,
         profile: Option<&'a str>,
         process: ProcessId,
         now_ms: u64,
-    ) -> Stored<'a, Ticket>;
+        message: Option<NewUserMessage>,
+    ) -> Stored<'a, QueueEntry>;
 
     /// Whether the entry is first in its queue; nothing when it is gone. Changes are notified through
     /// [`super::Store::changed`] under [`session_topic`].
@@ -339,14 +350,18 @@ pub fn session_topic(session_id: i64) -> String {
 /// The catalogue.
 pub trait CourseStore: Send + Sync {
     /// Keeps courses, each in the place of the one of its number, all of them or none. Nothing when there is no such tenant.
-    fn put_courses<'a>(&'a self, within: Within<'a>, courses: Vec<Course>, now_ms: u64)
-    -> Stored<'a, Option<Imported>>;
+    fn put_courses<'a>(
+        &'a self,
+        within: Within<'a>,
+        courses: Vec<Course>,
+        now_ms: u64,
+    ) -> Stored<'a, Option<ImportCounts>>;
 
     /// An active course of the caller's tenant.
     fn course<'a>(&'a self, scope: &'a Scope, id: i64) -> Stored<'a, Option<Course>>;
 
     /// The active courses of the caller's tenant in which any of these words is found, the best first; with no words all of
-    /// them by number. Words are those of [`crate::search::words`].
+    /// them by number. Words are those of `amalgam_knowledge::search::words`.
     fn search_courses<'a>(
         &'a self,
         scope: &'a Scope,

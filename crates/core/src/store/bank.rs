@@ -164,7 +164,7 @@ pub struct Decision {
 
 /// What came of deciding.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Decided {
+pub enum DecisionOutcome {
     /// It is decided now, or was decided the same way before.
     Stands(Box<Approval>),
     /// It was decided the other way before, or has run out.
@@ -231,10 +231,15 @@ pub trait BankStore: Send + Sync {
     ) -> Stored<'a, Vec<Approval>>;
 
     /// Decides as the caller. The first decision stands.
-    fn decide<'a>(&'a self, scope: &'a Scope, id: &'a str, decision: Decision) -> Stored<'a, Option<Decided>>;
+    fn decide<'a>(&'a self, scope: &'a Scope, id: &'a str, decision: Decision) -> Stored<'a, Option<DecisionOutcome>>;
 
     /// Decides as an administrator. The first decision stands.
-    fn decide_as_admin<'a>(&'a self, admin: Admin<'a>, id: &'a str, decision: Decision) -> Stored<'a, Option<Decided>>;
+    fn decide_as_admin<'a>(
+        &'a self,
+        admin: Admin<'a>,
+        id: &'a str,
+        decision: Decision,
+    ) -> Stored<'a, Option<DecisionOutcome>>;
 
     /// Notes that a response acts on an approval that was granted; `false` when another one has, or it was not granted.
     fn use_approval<'a>(&'a self, scope: &'a Scope, id: &'a str, response_id: &'a str) -> Stored<'a, bool>;

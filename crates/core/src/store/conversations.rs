@@ -57,7 +57,7 @@ pub struct Page {
 
 /// What came of adding items.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Added {
+pub enum AppendOutcome {
     /// They are there.
     All,
     /// Nothing was added: the conversation has an item of this id already.
@@ -103,7 +103,8 @@ pub trait ConversationStore: Send + Sync {
     fn delete_conversation<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, bool>;
 
     /// Adds items at its end, all of them or none.
-    fn add_items<'a>(&'a self, scope: &'a Scope, id: &'a str, items: Vec<NewItem>) -> Stored<'a, Option<Added>>;
+    fn add_items<'a>(&'a self, scope: &'a Scope, id: &'a str, items: Vec<NewItem>)
+    -> Stored<'a, Option<AppendOutcome>>;
 
     /// One page of items.
     fn list_items<'a>(&'a self, scope: &'a Scope, id: &'a str, page: &'a Page) -> Stored<'a, Option<Listing>>;

@@ -6,7 +6,10 @@
 use amalgam_protocol::{Json, Status};
 
 use super::{Stored, Within, processes::ProcessId};
-use crate::{execute::fingerprint::Fingerprint, scope::Scope};
+use crate::scope::Scope;
+
+/// A digest of the content of a request.
+pub type Fingerprint = [u8; 32];
 
 /// A session.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! What a tenant's agents can look up: collections of documents in pieces, found by their words.
 
-use super::{Imported, Stored, Within};
-use crate::{execute::request::Condition, scope::Scope};
+use super::{ImportCounts, Stored, Within};
+use crate::{retrieval::Condition, scope::Scope};
 
 /// Documents that belong together.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -152,7 +152,7 @@ pub trait KnowledgeStore: Send + Sync {
         embedding_model: Option<&'a str>,
         documents: Vec<NewDocument>,
         now_ms: u64,
-    ) -> Stored<'a, Option<Imported>>;
+    ) -> Stored<'a, Option<ImportCounts>>;
 
     /// Forgets documents of one source; how many there were.
     fn delete_documents<'a>(

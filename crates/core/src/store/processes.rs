@@ -1,18 +1,18 @@
-//! Processes that share a store: who lives, what waits for one of them, what can go.
+//! Processes that share a store: heartbeats, the background queue, claims, and retention.
 
 use bytes::Bytes;
 
 use super::Stored;
 use crate::scope::{Operator, Scope};
 
-/// One run of the server; a new one each time it starts.
+/// A process of the server; it gets a new id at each start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProcessId(pub u128);
 
 /// A turn that waits for a process.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QueuedTurn {
-    /// Whose it is; its rights are the least ones.
+    /// Its owner, with the fewest rights.
     pub scope: Scope,
     /// `resp_…`
     pub response_id: String,
@@ -20,93 +20,94 @@ pub struct QueuedTurn {
     pub created_at_ms: u64,
     /// The request's body.
     pub request: Bytes,
-    /// Whether its events are kept.
+    /// Whether its events are stored.
     pub streamed: bool,
 }
 
-/// What [`ProcessStore::reset`] removes. Where tenants are named, only theirs; an empty list stands for all of them.
+/// What [`ProcessStore::reset`] removes: data of the named tenants, or with an empty list of all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reset {
-    /// What turns and callers have written: threads, sessions, responses, conversations, files, transcripts.
+    /// Data of turns and callers: sessions, responses, conversations, files, transcripts.
     Runtime(Vec<i64>),
-    /// The same, with the profiles, tools and settings of assistants. The common tools go where no tenant is named.
+    /// The same, and the profiles, tools and settings of assistants. The common tools too, if no tenant is named.
     Assistants(Vec<i64>),
     /// Everything, tenants and keys too.
     Everything,
 }
 
-/// What a dead process left behind.
+/// The turns that a dead process left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Buried {
-    /// Turns that were running and have failed now.
+pub struct RecoveryCounts {
+    /// Turns that were running; they are failed now.
     pub failed: u64,
-    /// Turns that had not begun and wait for another process now.
+    /// Turns that had not begun; they are in the queue again.
     pub queued: u64,
 }
 
-/// How long things are kept, as moments in milliseconds since 1970: what is older goes.
+/// Data older than these times, in milliseconds since 1970, is deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
     /// Events of streams that have ended.
     pub events_before_ms: u64,
     /// Model calls.
     pub transcripts_before_ms: u64,
-    /// Keys of requests that are done once.
+    /// Idempotency keys.
     pub claims_before_ms: u64,
-    /// Responses and their items; none for ever.
+    /// Responses and their items; `None` never deletes them.
     pub responses_before_ms: Option<u64>,
-    /// Files that were to go by themselves, by when they were to.
+    /// Files with an expiry time, by that time.
     pub files_before_ms: u64,
 }
 
-/// What went.
+/// What a pruning has deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Pruned {
-    /// Rows, of whatever kind. More may be left when it is not zero.
+pub struct PruneCounts {
+    /// Rows of all kinds. If it is not zero, there may be more to delete.
     pub rows: u64,
 }
 
-/// What processes ask for.
+/// Coordination of processes.
 pub trait ProcessStore: Send + Sync {
-    /// Says that a process lives: `beat` grows each time. The first call makes it known.
+    /// Records a heartbeat: `beat` grows each time. The first call registers the process.
     fn beat(&self, operator: Operator, process: ProcessId, beat: u64) -> Stored<'_, ()>;
 
-    /// Everybody who is known, with the last beat.
+    /// All registered processes with their last heartbeat.
     fn processes(&self, operator: Operator) -> Stored<'_, Vec<(ProcessId, u64)>>;
 
-    /// Ends what a process left behind, if its last beat is still `beat`: running turns fail with what `error` makes (an
-    /// error object as JSON text) of the tools that had begun, were not declared idempotent, and whose end is not known; those that had not begun wait again, claims of unfinished requests are given back, the process is
-    /// forgotten. Nothing when somebody else was faster or it lives.
-    fn bury<'a>(
+    /// Removes a process whose last heartbeat is still `beat`. Its running turns fail with the error object (JSON text) that
+    /// `error` makes of the tools that had begun, were not declared idempotent, and have no recorded end. Turns that had not
+    /// begun are queued again, and claims of unfinished requests are released. None if another process has done so or the
+    /// process is alive.
+    fn end_dead_process<'a>(
         &'a self,
         operator: Operator,
         process: ProcessId,
         beat: u64,
         error: fn(&[String]) -> String,
         now_ms: u64,
-    ) -> Stored<'a, Option<Buried>>;
+    ) -> Stored<'a, Option<RecoveryCounts>>;
 
-    /// Takes at most `limit` turns that wait for a process, the oldest first. No other process gets the same ones.
+    /// Takes at most `limit` turns of the queue, the oldest first. No other process gets the same ones.
     fn take_queued(&self, operator: Operator, process: ProcessId, limit: usize) -> Stored<'_, Vec<QueuedTurn>>;
 
-    /// How many turns wait for a process: those of one tenant, and those of all.
+    /// The number of queued turns of one tenant, and of all.
     fn count_queued(&self, operator: Operator, tenant_id: i64) -> Stored<'_, (u64, u64)>;
 
-    /// Gives turns back that this process will not run: they wait for another one.
+    /// Returns turns that this process will not run to the queue.
     fn give_back<'a>(&'a self, operator: Operator, process: ProcessId, ids: &'a [String]) -> Stored<'a, ()>;
 
-    /// The turns that are this process's and have not ended, and whose they are; rights are the least ones.
+    /// The unfinished turns of this process with their owners, which have the fewest rights.
     fn held(&self, operator: Operator, process: ProcessId) -> Stored<'_, Vec<(String, Scope)>>;
 
-    /// The responses whose requests this process has claimed and not settled.
+    /// The responses of claims that this process has not settled.
     fn claims(&self, operator: Operator, process: ProcessId) -> Stored<'_, Vec<String>>;
 
-    /// Lets go of claims of this process that nobody works on any more, by their responses: one whose response lives on,
-    /// or has ended well, is answered by it, and the others are free again.
+    /// Settles claims of this process, by their responses, whose requests no task works on any more: a claim whose response
+    /// runs or has completed is answered by it, and the others are released.
     fn release<'a>(&'a self, operator: Operator, process: ProcessId, ids: &'a [String]) -> Stored<'a, ()>;
 
-    /// Removes a bounded number of rows that need not be kept any longer.
-    fn prune(&self, operator: Operator, retention: Retention) -> Stored<'_, Pruned>;
+    /// Deletes a bounded number of rows past their retention.
+    fn prune(&self, operator: Operator, retention: Retention) -> Stored<'_, PruneCounts>;
 
     /// Removes what `what` names.
     fn reset(&self, operator: Operator, what: Reset) -> Stored<'_, ()>;

@@ -94,7 +94,7 @@ pub struct EventTail {
 
 /// What came of asking for an end.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Cancelled {
+pub enum CancelOutcome {
     /// It has ended, now or before: this is how it stands.
     Ended(Box<StoredResponse>),
     /// It runs in the foreground, where its caller ends it by leaving.
@@ -121,7 +121,7 @@ pub trait ResponseStore: Send + Sync {
 
     /// Ends a background response that has not ended, without output. Whoever runs it finds out through
     /// [`super::Store::changed`] or because it cannot write any more.
-    fn cancel_response<'a>(&'a self, scope: &'a Scope, id: &'a str, now_ms: u64) -> Stored<'a, Option<Cancelled>>;
+    fn cancel_response<'a>(&'a self, scope: &'a Scope, id: &'a str, now_ms: u64) -> Stored<'a, Option<CancelOutcome>>;
 
     /// The events after a sequence number (all of them for none), at most about `bytes` of them.
     fn events<'a>(

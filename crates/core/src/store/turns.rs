@@ -18,48 +18,48 @@ use crate::{
     scope::{Admin, Scope},
 };
 
-/// Where a response's items are, in the store's own terms: callers hand it back as it is.
+/// Where a response's items are, in the store's own terms; opaque to callers.
 ///
 /// A child takes the next position of its parent's run of rows. If that is taken, the child is a fork: it begins a run of its own
 /// that points at its parent's position. So a chain is one range of rows, and forks never see each other.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ChainPosition {
-    /// The id of a response that it is told by: the one that began the run, or the one that is there.
+    /// The id of the response that began the run, or of the one at the position.
     pub chain: String,
-    /// Which row of the run, or of all.
+    /// The row within the run, or within all rows.
     pub position: u64,
 }
 
-/// Everything that one step of a turn writes, all of it or nothing.
+/// Everything that one step of a turn writes, atomically.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TurnWrite {
     /// The response's id.
     pub response_id: String,
-    /// Who runs it. A process that was declared dead, or whose response was cancelled, writes nothing any more.
+    /// The process that runs the turn. Writes of a process that was removed, or of a cancelled response, have no effect.
     pub process: ProcessId,
-    /// The first step: the response comes into being.
+    /// The first step: creates the response.
     pub begin: Option<Box<Begin>>,
-    /// It was waiting, and runs from now on.
+    /// The turn was queued, and runs from now on.
     pub started: bool,
     /// Frames that were or are about to be sent.
     pub events: Option<EventChunk>,
     /// The last step.
     pub end: Option<Box<Ending>>,
-    /// Model calls that are over.
+    /// Finished model calls.
     pub transcripts: Vec<Transcript>,
-    /// What the model's server sent last, where that is kept with the response; with the last step.
+    /// The upstream's last answer as received, if it is stored with the response; with the last step.
     pub raw_answer: Option<RawAnswer>,
-    /// Calls of tools: about to run, or over. One of the same number goes in the place of the one before.
+    /// Tool calls that are about to run, or have ended. A call replaces an earlier record of the same number.
     pub tools: Vec<ToolRun>,
-    /// Calls that wait for somebody to agree.
+    /// Calls that need an approval.
     pub approvals: Vec<Approval>,
-    /// What the turn adds to the thread that it speaks in; with the last step.
+    /// What the turn adds to its session; with the last step.
     pub session: Option<Box<SessionEnd>>,
-    /// What to answer when the same key comes again; with the last step.
-    pub answer: Option<(Keyed, Option<Answer>)>,
+    /// The answer for retries with the same idempotency key; with the last step.
+    pub answer: Option<(IdempotencyKey, Option<Answer>)>,
 }
 
-/// A response that comes into being.
+/// A new response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Begin {
     /// The response that it continues.
@@ -68,17 +68,17 @@ pub struct Begin {
     pub status: Status,
     /// Milliseconds since 1970.
     pub created_at_ms: u64,
-    /// What the object repeats of its request.
+    /// The request parameters that the response object repeats.
     pub settings: Bytes,
     /// Its own input items, a JSON array; every item has an id.
     pub input: Json,
-    /// Whether it runs without its caller.
+    /// Whether it runs in the background.
     pub background: bool,
-    /// Whether its events are kept.
+    /// Whether its events are stored.
     pub streamed: bool,
     /// The conversation that its items are added to at its end.
     pub conversation: Option<String>,
-    /// The request's body, for whoever runs a queued turn. Forgotten at the end.
+    /// The request's body, for the process that runs a queued turn. Deleted at the end.
     pub request: Option<Bytes>,
 }
 
@@ -86,23 +86,23 @@ pub struct Begin {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ending {
     /// Status, error, usage.
-    pub told: ResponseState,
+    pub state: ResponseState,
     /// The output items, a JSON array.
     pub output: Json,
-    /// What an upstream that keeps state knows from here on.
+    /// What an upstream that stores state has stored of the turn.
     pub upstream: Option<UpstreamMemory>,
 }
 
-/// What became of a write.
+/// The outcome of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Written {
-    /// It is on disk.
+pub enum WriteOutcome {
+    /// It is durable.
     Kept,
-    /// Nothing was written: the response has ended in another way or is another process's by now.
+    /// Nothing was written: the response has ended otherwise, or belongs to another process now.
     Lost,
 }
 
-/// One call of a model, exactly.
+/// The exact request of a model call and its answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Transcript {
     /// From 0, within its turn.
@@ -111,7 +111,7 @@ pub struct Transcript {
     pub upstream: String,
     /// The model that the upstream was asked for.
     pub model: String,
-    /// When it was asked, in milliseconds since 1970.
+    /// When it was sent, in milliseconds since 1970.
     pub asked_at_ms: u64,
     /// Milliseconds until the first event, if one came.
     pub first_token_ms: Option<u64>,
@@ -119,31 +119,32 @@ pub struct Transcript {
     pub duration_ms: u64,
     /// Further tries before the upstream accepted.
     pub retries: u32,
-    /// What `request` goes on from; none where it is the whole body. Read back there is one only if it is missing.
+    /// The earlier request that `request` continues; none if `request` is the whole body. When read, it is set only if that
+    /// request is missing.
     pub base: Option<Base>,
-    /// The body that was sent, or what follows its base. Read back it is the whole body, unless its base is missing.
+    /// The body, or the part after its base. When read, it is the whole body, unless its base is missing.
     pub request: Bytes,
-    /// The body that came back, as far as it came.
+    /// The body of the answer, as far as it was received.
     pub response: Bytes,
-    /// Whether `response` was cut because it is longer than what is kept.
+    /// Whether `response` was cut at the size limit.
     pub cut: bool,
-    /// What it cost; counts of tokens as [`amalgam_protocol::Usage`] writes them.
+    /// Token counts as [`amalgam_protocol::Usage`] writes them.
     pub usage: Option<Json>,
-    /// What was not carried over, one text a loss.
+    /// The losses of the translation.
     pub losses: Vec<String>,
     /// Why it failed.
     pub error: Option<String>,
 }
 
-/// The beginning of a request, which is the beginning of an earlier one: the turns of a chain send what was said before
-/// again and again, and it is kept once. A call that others build on is kept as long as they are.
+/// A prefix that a request shares with an earlier one: each turn of a chain sends the whole history again, and it is stored once.
+/// A call is stored as long as others refer to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Base {
-    /// The response whose call it was, of the same tenant and user.
+    /// The response of the earlier call, of the same tenant and user.
     pub response_id: String,
     /// Which of its calls.
     pub number: u32,
-    /// So many bytes are the same.
+    /// The length of the prefix, in bytes.
     pub shared: u64,
 }
 
@@ -152,48 +153,48 @@ pub struct Base {
 pub struct TurnRecord {
     /// The response.
     pub response: super::StoredResponse,
-    /// Whose it is.
+    /// Its owner.
     pub user: String,
     /// The calls in order.
     pub transcripts: Vec<Transcript>,
-    /// The calls of the server's tools, in order.
+    /// The server-run tool calls, in order.
     pub tools: Vec<ToolRun>,
 }
 
-/// A request that is to be done once.
+/// A client's name for a request, so that retries have the same answer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Keyed {
+pub struct IdempotencyKey {
     /// The route that the key was sent to.
     pub route: String,
     /// The caller's key.
     pub key: String,
 }
 
-/// What became of a claim.
+/// The outcome of a claim.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Claim {
-    /// The caller is the first: it does the work.
+    /// This request is the first, and does the work.
     First,
-    /// The same request is being worked on; this is its response.
+    /// The first request is running; this is its response.
     Running {
         /// `resp_…`
         response_id: String,
     },
-    /// The same request was done.
+    /// The first request has ended.
     Done {
         /// `resp_…`
         response_id: String,
-        /// What it was answered.
+        /// Its answer.
         answer: Answer,
     },
     /// The key was used for another body.
     Mismatch,
 }
 
-/// An answer that can be given again.
+/// The answer to retries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// The response is stored: it is told from there.
+    /// The stored response.
     Stored,
     /// The answer itself.
     Body {
@@ -208,31 +209,31 @@ pub enum Answer {
 
 /// Writes of turns.
 pub trait TurnStore: Send + Sync {
-    /// One step of a turn. Shared: it is read where it is written, and belongs to whoever may have to write it again.
-    fn write<'a>(&'a self, scope: &'a Scope, write: Arc<TurnWrite>) -> Stored<'a, Written>;
+    /// Writes one step of a turn. Shared, so that the caller can write it again after an error.
+    fn write<'a>(&'a self, scope: &'a Scope, write: Arc<TurnWrite>) -> Stored<'a, WriteOutcome>;
 
-    /// Adds what a turn had done when it was ended from outside while it ran, from the write that was lost because of that:
-    /// its model calls, unless the response has some, and, if the response was cancelled, its output, usage and provenance,
-    /// unless it has those. Nothing unless the response is there and has ended.
+    /// Adds data of a lost write to a response that was ended from outside while its turn ran: its model calls, unless the
+    /// response has some, and, if the response was cancelled, its output, usage and provenance, unless it has those. No effect
+    /// unless the response exists and has ended.
     fn add_unfinished<'a>(&'a self, scope: &'a Scope, lost: Arc<TurnWrite>) -> Stored<'a, ()>;
 
-    /// Claims a request by its key, for this process.
+    /// Claims an idempotency key for this process.
     fn claim<'a>(
         &'a self,
         scope: &'a Scope,
-        keyed: &'a Keyed,
+        key: &'a IdempotencyKey,
         body_hash: [u8; 32],
         response_id: &'a str,
         process: ProcessId,
         now_ms: u64,
     ) -> Stored<'a, Claim>;
 
-    /// Gives a claim back, so that the same key can be used again (`None`), or answers it, for requests that write no turn.
-    /// Nothing when somebody else has claimed it since, for another response.
+    /// Releases a claim (`None`), or settles it with an answer, for requests that write no turn. No effect if another request has
+    /// claimed the key since, for another response.
     fn settle<'a>(
         &'a self,
         scope: &'a Scope,
-        keyed: &'a Keyed,
+        key: &'a IdempotencyKey,
         response_id: &'a str,
         answer: Option<Answer>,
     ) -> Stored<'a, ()>;

@@ -1,4 +1,4 @@
-//! Schemas and descriptions of tools that have items of their own, for upstreams that have only functions.
+//! Schemas and descriptions of tools with their own item types, for upstreams with only functions.
 
 use amalgam_protocol::{ClientTool, Raw};
 
@@ -9,7 +9,7 @@ pub(super) fn custom_input() -> Raw<'static> {
     )
 }
 
-/// The arguments of a client-run tool: what its call item holds as action, operation or arguments.
+/// The arguments of a client-run tool: the action, operation or arguments of its call item.
 pub(super) fn of(tool: ClientTool) -> Raw<'static> {
     raw(match tool {
         ClientTool::Shell => {
@@ -28,7 +28,7 @@ pub(super) fn of(tool: ClientTool) -> Raw<'static> {
     })
 }
 
-/// What the model is told about a client-run tool that does not describe itself.
+/// The default description of a client-run tool.
 pub(super) fn description(tool: ClientTool) -> &'static str {
     match tool {
         ClientTool::Shell => "Runs shell commands on the user's machine and returns their output.",

@@ -1,9 +1,9 @@
-//! What makes two calls the same. O-29
+//! Decides whether two calls are the same. O-29
 
 use amalgam_protocol::{Raw, Shape};
 
-/// The tool and its arguments in one spelling: keys in order whatever their case, lists as they are. Where the tool's schema
-/// says integer, `28`, `28.0` and `"28"` are one value. What is no JSON is taken as text.
+/// The tool and its arguments in canonical form: keys sorted and case-insensitive, lists unchanged. If the tool's
+/// schema says integer, `28`, `28.0` and `"28"` are equal. Invalid JSON is compared as text.
 pub(super) fn signature(name: &str, arguments: &str, schema: Raw<'_>) -> String {
     let mut signature = format!("{name} ");
     match Raw::parse(arguments.as_bytes()) {
@@ -60,7 +60,7 @@ fn says_integer(schema: Raw<'_>) -> bool {
     })
 }
 
-/// The integer that a number is, also one written with a fraction of zero.
+/// The integer value of a number, which may have a fraction of zero.
 fn whole_number(text: &str) -> Option<i64> {
     let fraction_is_zero = |(_, fraction): &(&str, &str)| fraction.bytes().all(|digit| digit == b'0');
     let whole = text.split_once('.').filter(fraction_is_zero).map_or(text, |(whole, _)| whole);

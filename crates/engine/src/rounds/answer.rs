@@ -1,22 +1,23 @@
-//! What a model says in one answer, as far as the server has to deal with it before it is shown.
+//! Separates one answer of the model into events that are emitted at once and server-run calls that are held.
 
 use std::collections::VecDeque;
 
 use amalgam_core::{CallHead, ItemExtra, ModelEvent};
 use amalgam_protocol::Literal;
 
-/// What one answer of the model asks of the server.
+/// The server-run calls of one answer, and the output that waits for them.
 #[derive(Default)]
 pub(super) struct Answer {
-    pub(super) calls: Vec<Called>,
-    pub(super) held: VecDeque<Held>,
-    /// What had begun to be shown when the first of these calls began, and may go on: its pieces come mixed.
-    begun: Vec<Piece>,
-    /// Whether it calls tools of the client too.
-    pub(super) for_client: bool,
+    pub(super) calls: Vec<PendingCall>,
+    pub(super) held: VecDeque<HeldOutput>,
+    /// Items that were being emitted when the first server-run call began. Their later events are emitted at once,
+    /// because an upstream may interleave items.
+    shown: Vec<Piece>,
+    /// Whether the answer also calls client-run tools.
+    pub(super) calls_client_tools: bool,
 }
 
-/// What has a key of its own in an answer.
+/// The key of a call or an item in an answer.
 #[derive(Clone, Copy, PartialEq)]
 enum Piece {
     Call(u64),
@@ -24,7 +25,7 @@ enum Piece {
 }
 
 impl Piece {
-    /// The piece that an event is about, and whether it begins there.
+    /// The key that an event belongs to, and whether the event begins it.
     fn of(event: &ModelEvent) -> Option<(Self, bool)> {
         match event {
             ModelEvent::CallStart { key, .. } => Some((Self::Call(*key), true)),
@@ -40,30 +41,39 @@ impl Piece {
     }
 }
 
-/// A call of the server's.
-pub(super) struct Called {
+/// A server-run call that the model asks for.
+pub(super) struct PendingCall {
     key: u64,
-    /// Empty where the upstream has none.
+    /// Empty if the upstream sends no id.
     pub(super) call_id: String,
     pub(super) name: String,
     pub(super) arguments: String,
 }
 
-/// What is shown when its turn comes.
-pub(super) enum Held {
+/// Output that is emitted when all output before it is.
+pub(super) enum HeldOutput {
     Event(ModelEvent),
     Call(usize),
 }
 
 impl Answer {
-    /// Takes what the model said; what it asks of the server, and what follows on it, is kept back. `is_ours` tells a call that
-    /// is the server's to deal with.
-    pub(super) fn take(&mut self, event: ModelEvent, is_ours: impl FnOnce(&CallHead) -> bool) -> Option<ModelEvent> {
+    /// Returns an event that is emitted at once. Holds server-run calls, as recognised by `is_server_call`, and the
+    /// events after them.
+    pub(super) fn take(
+        &mut self,
+        event: ModelEvent,
+        is_server_call: impl FnOnce(&CallHead) -> bool,
+    ) -> Option<ModelEvent> {
         match event {
-            ModelEvent::CallStart { key, call } if is_ours(&call) => {
-                self.held.push_back(Held::Call(self.calls.len()));
+            ModelEvent::CallStart { key, call } if is_server_call(&call) => {
+                self.held.push_back(HeldOutput::Call(self.calls.len()));
                 let CallHead { call_id, name, .. } = call;
-                self.calls.push(Called { key, call_id: call_id.unwrap_or_default(), name, arguments: String::new() });
+                self.calls.push(PendingCall {
+                    key,
+                    call_id: call_id.unwrap_or_default(),
+                    name,
+                    arguments: String::new(),
+                });
                 None
             }
             ModelEvent::CallDelta { key, ref delta } if self.is_called(key) => {
@@ -72,10 +82,10 @@ impl Answer {
             }
             ModelEvent::CallEnd { key } | ModelEvent::Extra(ItemExtra::Call { key, .. }) if self.is_called(key) => None,
             event => {
-                self.for_client |= matches!(event, ModelEvent::CallStart { .. });
+                self.calls_client_tools |= matches!(event, ModelEvent::CallStart { .. });
                 let at_once = self.held.is_empty() || matches!(event, ModelEvent::Usage(_) | ModelEvent::Finish(_));
-                if at_once || self.goes_on(&event) {
-                    self.begin(&event);
+                if at_once || self.continues_shown(&event) {
+                    self.mark_shown(&event);
                     return Some(event);
                 }
                 self.hold(event);
@@ -84,33 +94,33 @@ impl Answer {
         }
     }
 
-    /// Takes down what begins to be shown.
-    fn begin(&mut self, event: &ModelEvent) {
+    /// Remembers that an event begins an emitted item.
+    fn mark_shown(&mut self, event: &ModelEvent) {
         if let Some((piece, true)) = Piece::of(event) {
-            self.begun.push(piece);
+            self.shown.push(piece);
         }
     }
 
-    /// Whether an event goes on with something that is being shown.
-    fn goes_on(&self, event: &ModelEvent) -> bool {
-        matches!(Piece::of(event), Some((piece, false)) if self.begun.contains(&piece))
+    /// Whether an event continues an item that is being emitted.
+    fn continues_shown(&self, event: &ModelEvent) -> bool {
+        matches!(Piece::of(event), Some((piece, false)) if self.shown.contains(&piece))
     }
 
-    /// Keeps an event back: behind what it goes on with, or at the end.
+    /// Holds an event: after the last held event of the same item, or at the end.
     fn hold(&mut self, event: ModelEvent) {
-        let same = |held: &Held, piece| matches!(held, Held::Event(event) if Piece::of(event).is_some_and(|(other, _)| other == piece));
+        let same = |held: &HeldOutput, piece| matches!(held, HeldOutput::Event(event) if Piece::of(event).is_some_and(|(other, _)| other == piece));
         let before = match Piece::of(&event) {
             Some((piece, false)) => self.held.iter().rposition(|held| same(held, piece)),
             _ => None,
         };
-        self.held.insert(before.map_or(self.held.len(), |before| before + 1), Held::Event(event));
+        self.held.insert(before.map_or(self.held.len(), |before| before + 1), HeldOutput::Event(event));
     }
 
     fn is_called(&self, key: u64) -> bool {
         self.calls.iter().any(|call| call.key == key)
     }
 
-    /// Keys tell the calls of one answer apart; an upstream that uses one twice means the later call.
+    /// Appends arguments. An upstream that uses a key twice means the later call.
     fn append(&mut self, key: u64, delta: &Literal) {
         if let Some(call) = self.calls.iter_mut().rev().find(|call| call.key == key) {
             call.arguments.push_str(&delta.decode());

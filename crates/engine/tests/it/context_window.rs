@@ -1,4 +1,4 @@
-//! Prompts and windows: what is left out, what is refused, and when nobody counts at all.
+//! Prompts and context windows: what is dropped, what is refused, and when nothing is counted.
 
 use std::sync::{
     Arc, Mutex,
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::model::{engine, start};
 
-/// Takes so many words, and says so when there are more. What it is sent are the words themselves.
+/// A model with a window of so many words, which refuses longer prompts. The body is the words themselves.
 struct Narrow {
     takes: usize,
     sent: Mutex<Vec<String>>,

@@ -1,4 +1,4 @@
-//! Turns that are kept: what is in the store when a caller hears of it.
+//! Stored turns: what is in the store when the caller receives an event or an answer.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,9 +6,9 @@ use amalgam_core::{
     Delivery, FaultKind, ModelError, Operator, Rights, Scope, Store, TenantState, no_items,
     store::{Begin, ProcessId, StoredResponse},
 };
-use amalgam_engine::{Admission, Engine, Run, TurnStorage, look};
+use amalgam_engine::{Admission, Engine, Run, TurnStorage, read_tail};
 use amalgam_protocol::{ResponseSettings, Status};
-use amalgam_store::sqlite::{Sqlite, SqliteOptions};
+use amalgam_store_sqlite::{Sqlite, SqliteOptions};
 use amalgam_testkit::{check, sse};
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -91,7 +91,7 @@ pub(crate) fn keep(settings: &ResponseSettings, streamed: bool) -> TurnStorage {
         keyed: None,
         streamed,
         flush_after: Duration::from_millis(20),
-        thread: None,
+        session: None,
     }
 }
 
@@ -102,7 +102,7 @@ async fn a_whole_answer_is_in_the_store_when_it_is_told() {
     let run = world.start(vec![Step::Say("ab"), Step::Finish], Delivery::Whole).await;
     let id = run.response_id().to_owned();
     assert_eq!(world.stored(&id).await, None, "nobody has seen its id");
-    let answer = run.finish().await.unwrap();
+    let answer = run.finish().await.unwrap().response;
     let stored = world.stored(&id).await.unwrap();
     assert_eq!(String::from_utf8(stored.object()).unwrap(), String::from_utf8(answer).unwrap());
 }
@@ -147,7 +147,7 @@ async fn a_stream_can_be_followed_from_every_point_with_the_same_frames() {
     let frames: Vec<&[u8]> = live.split_inclusive_frames();
     let last = frames.len() - 2;
     for after in std::iter::once(None).chain((0..=last as u64 + 3).map(Some)) {
-        let tail = look(&*world.store, &scope(), &id, after).await.unwrap().unwrap();
+        let tail = read_tail(&*world.store, &scope(), &id, after).await.unwrap().unwrap();
         let again: Vec<Bytes> =
             world.engine.follow(scope(), tail, after).map(amalgam_protocol::EventBatch::into_frames).collect().await;
         let from = after.map_or(0, |after| after as usize + 1).min(last + 1);
@@ -170,7 +170,7 @@ async fn a_follower_that_comes_while_the_turn_runs_gets_everything_once() {
     steps.push(Step::Finish);
     let run = world.start(steps, Delivery::Stream).await;
     let id = run.response_id().to_owned();
-    let tail = look(&*world.store, &scope(), &id, None).await.unwrap().unwrap();
+    let tail = read_tail(&*world.store, &scope(), &id, None).await.unwrap().unwrap();
     let follower =
         world.engine.follow(scope(), tail, None).map(amalgam_protocol::EventBatch::into_frames).collect::<Vec<Bytes>>();
     let (live, followed) = tokio::join!(
@@ -204,7 +204,7 @@ async fn a_failure_is_in_the_store_as_the_caller_heard_it() {
     let stored: serde_json::Value = serde_json::from_slice(&world.stored(&id).await.unwrap().object()).unwrap();
     assert_eq!((&stored["status"], &stored["error"]["code"]), (&"failed".into(), &"server_error".into()));
     assert_eq!(told, &stored);
-    let tail = look(&*world.store, &scope(), &id, None).await.unwrap().unwrap();
+    let tail = read_tail(&*world.store, &scope(), &id, None).await.unwrap().unwrap();
     let again: Vec<Bytes> =
         world.engine.follow(scope(), tail, None).map(amalgam_protocol::EventBatch::into_frames).collect().await;
     assert_eq!(again.concat(), frames.concat());

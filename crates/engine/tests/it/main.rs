@@ -1,4 +1,4 @@
-//! The engine from outside, with models that do as they are told and a clock that stands still.
+//! The engine from outside, with scripted models and a clock that does not advance by itself.
 
 #![allow(
     clippy::unwrap_used,

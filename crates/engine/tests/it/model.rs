@@ -16,7 +16,7 @@ use amalgam_core::{
 };
 use amalgam_engine::{Admission, Engine, EngineSettings, ModelCall, Run, ToolLimits, TurnStart, TurnStorage};
 use amalgam_protocol::{Effective, Literal, ResponseParameters, ResponseSettings, Usage};
-use amalgam_store::sqlite::{Sqlite, SqliteOptions};
+use amalgam_store_sqlite::{Sqlite, SqliteOptions};
 use bytes::Bytes;
 use futures_util::stream;
 
@@ -25,7 +25,7 @@ use futures_util::stream;
 pub(crate) enum Step {
     Say(&'static str),
     Wait(Duration),
-    /// Nothing, until everybody else had a turn.
+    /// Nothing, until all other tasks had a turn.
     Yield,
     Hang,
     Cut,
@@ -241,7 +241,7 @@ pub(crate) fn engine_with(store: Arc<dyn Store>, admission: Admission, process: 
 
 pub(crate) fn engine(room: usize) -> (Engine, Admission) {
     let admission = Admission::new(room);
-    // Turns that are not kept never touch it, so that it may be gone by then.
+    // Turns that are not stored never use it, so it may be deleted by then.
     let folder = tempfile::tempdir().unwrap();
     let store = Sqlite::open(folder.path().join("store.db"), SqliteOptions::default()).unwrap();
     (engine_over(Arc::new(store), admission.clone(), 1), admission)
@@ -267,7 +267,7 @@ pub(crate) async fn start(
     start_kept(engine, candidates, body, delivery, strict, None).await
 }
 
-/// A turn that is kept, if it is said how.
+/// Starts a turn; stored, if `keep` says how.
 pub(crate) async fn start_kept(
     engine: &Engine,
     candidates: &[Candidate],
@@ -296,7 +296,7 @@ pub(crate) async fn start_kept(
             delivery,
             seal_context: "t",
             strict,
-            kept: keep.is_some(),
+            stored: keep.is_some(),
             memory: None,
             losses: Vec::new(),
             announcement: None,

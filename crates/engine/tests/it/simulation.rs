@@ -26,12 +26,12 @@ use crate::{
     tooled::{Tooled, json},
 };
 use actors::Speaker;
-use invariants::{Told, check};
+use invariants::{Received, check};
 use setup::Setup;
 use store::{PROCESS, SimStore};
 use world::{Stop, World};
 
-/// How many seeds are played where nobody says otherwise.
+/// The default number of seeds.
 const SEEDS: u64 = 3000;
 
 /// Whoever looks after the store when the process is dead.
@@ -86,7 +86,7 @@ impl Played {
             setup.limits,
             setup.delivery,
             setup.kept,
-            setup.one_by_one,
+            setup.sequential,
             setup.max_calls,
         );
     }
@@ -100,22 +100,22 @@ fn play(seed: u64, stop: Option<(usize, Stop)>) -> Played {
         world.prepare(&setup);
         let engine = engine(&setup, &world, PROCESS);
         world.set_heir(Some(self::engine(&setup, &world, HEIR)));
-        let told = async {
-            let told = run(&setup, &world, &engine).await;
+        let received = async {
+            let received = run(&setup, &world, &engine).await;
             world.state().over = true;
             // A caller that has left leaves something to be written.
-            engine.rest().await;
-            told
+            engine.wait_for_tasks().await;
+            received
         };
-        let told = tokio::select! {
+        let received = tokio::select! {
             biased;
-            () = world.died() => Told::Died,
-            told = told => told,
+            () = world.died() => Received::Died,
+            received = received => received,
         };
         let left = world.state().shelf.turn.clone();
-        world.bury().await;
+        world.end_dead_process().await;
         world.set_heir(None);
-        let problems = check(&setup, &world, &told, stop.map(|(_, stop)| stop), left.as_ref());
+        let problems = check(&setup, &world, &received, stop.map(|(_, stop)| stop), left.as_ref());
         let steps = world.state().steps.clone();
         (steps, problems)
     });
@@ -137,12 +137,12 @@ fn engine(setup: &Setup, world: &Arc<World>, process: amalgam_core::store::Proce
 }
 
 /// The turn from its caller's side.
-async fn run(setup: &Arc<Setup>, world: &Arc<World>, engine: &Engine) -> Told {
+async fn run(setup: &Arc<Setup>, world: &Arc<World>, engine: &Engine) -> Received {
     let leaves = setup.leaves.unwrap_or(Duration::from_secs(3600));
-    tokio::time::timeout(leaves, run_to_the_end(setup, world, engine)).await.unwrap_or(Told::Left)
+    tokio::time::timeout(leaves, run_to_the_end(setup, world, engine)).await.unwrap_or(Received::Left)
 }
 
-async fn run_to_the_end(setup: &Arc<Setup>, world: &Arc<World>, engine: &Engine) -> Told {
+async fn run_to_the_end(setup: &Arc<Setup>, world: &Arc<World>, engine: &Engine) -> Received {
     let speaker = Speaker { world: Arc::clone(world), setup: Arc::clone(setup) };
     let candidate = Candidate {
         upstream: "u".to_owned(),
@@ -164,24 +164,24 @@ async fn run_to_the_end(setup: &Arc<Setup>, world: &Arc<World>, engine: &Engine)
         scope: scope(),
         candidate,
         tools: actors::tools(world),
-        of_client: setup.knows_client.then(|| vec![setup::CLIENT]),
-        one_by_one: setup.one_by_one,
+        client_functions: setup.knows_client.then(|| vec![setup::CLIENT]),
+        sequential: setup.sequential,
         max_calls: setup.max_calls,
         listings: if setup.listing { vec![listing] } else { Vec::new() },
         decided: setup.decided.clone(),
     };
     let run = match tooled.start(engine).await {
         Ok(run) => run,
-        Err(fault) => return Told::Refused(fault),
+        Err(fault) => return Received::Refused(fault),
     };
     match setup.delivery {
-        Delivery::Whole => Told::Whole(run.finish().await),
+        Delivery::Whole => Received::Whole(run.finish().await.map(|turn| turn.response)),
         Delivery::Stream => {
             let mut frames = run.into_events();
             while let Some(chunk) = frames.next().await {
                 hear(world, chunk.frames());
             }
-            Told::Stream
+            Received::Stream
         }
     }
 }
@@ -194,7 +194,7 @@ fn hear(world: &World, chunk: &[u8]) {
         return;
     }
     let problem = match &state.shelf.turn {
-        None => Some("an id was told that is not in the store"),
+        None => Some("the caller received an id that is not in the store"),
         Some(turn) => {
             let text = String::from_utf8_lossy(chunk);
             let mut ends = text.split("\n\n").filter(|frame| frame.starts_with("event: response.output_item.done"));

@@ -20,8 +20,8 @@ pub(crate) struct Tooled<'a> {
     pub(crate) candidate: Candidate,
     pub(crate) tools: Vec<Arc<ServerTool>>,
     /// The functions of the client; none for any.
-    pub(crate) of_client: Option<Vec<&'static str>>,
-    pub(crate) one_by_one: bool,
+    pub(crate) client_functions: Option<Vec<&'static str>>,
+    pub(crate) sequential: bool,
     pub(crate) max_calls: Option<u32>,
     pub(crate) listings: Vec<(String, Json)>,
     pub(crate) decided: Vec<Approval>,
@@ -32,8 +32,8 @@ impl Tooled<'_> {
         let parameters: ResponseParameters = self.body.parse().unwrap();
         let request = parameters.view().unwrap();
         let history = normalise(None, request.input.as_ref());
-        let kept = self.keep.is_some();
-        let settings = ResponseSettings::new(&request, Effective { model: "m", stored: kept, background: false });
+        let stored = self.keep.is_some();
+        let settings = ResponseSettings::new(&request, Effective { model: "m", stored, background: false });
         let candidates = vec![self.candidate];
         let prompt = TurnPrompt {
             parameters: parameters.clone(),
@@ -44,7 +44,7 @@ impl Tooled<'_> {
             seal_context: "t".to_owned(),
             delivery: self.delivery,
             strict: false,
-            kept,
+            stored,
             memory: None,
             prompt: None,
             losses: Vec::new(),
@@ -53,13 +53,13 @@ impl Tooled<'_> {
         let tooling = TurnTools {
             scope: self.scope,
             tools: self.tools.into_iter().map(|tool| (tool.name.clone(), tool)).collect::<HashMap<_, _>>(),
-            of_client: self.of_client.map(|names| names.into_iter().map(ToOwned::to_owned).collect()),
-            one_by_one: self.one_by_one,
+            client_functions: self.client_functions.map(|names| names.into_iter().map(ToOwned::to_owned).collect()),
+            sequential: self.sequential,
             rounds: None,
             limit_each_call: false,
             max_calls: self.max_calls,
             listings: self.listings,
-            decided: self.decided,
+            approved: self.decided,
             prompt: Arc::new(prompt),
         };
         let ask = Box::new(TurnStart {
@@ -76,7 +76,7 @@ impl Tooled<'_> {
                 delivery: self.delivery,
                 seal_context: "t",
                 strict: false,
-                kept,
+                stored,
                 memory: None,
                 losses: Vec::new(),
                 announcement: None,

@@ -1,4 +1,4 @@
-//! Turns with tools that the server runs: the loop, what goes wrong in it, and what is kept of it.
+//! Turns with server-run tools: the rounds, their failures, and what is stored of them.
 
 mod approvals;
 mod bench;
@@ -66,7 +66,7 @@ async fn the_client_gets_only_its_own_calls_in_the_models_order_after_the_server
 
 #[tokio::test]
 async fn calls_whose_pieces_come_mixed_are_told_apart() {
-    // A client's call that is under way when the server's begins, and one that begins behind it.
+    // A client-run call that is in progress when the server-run call begins, and one that begins after it.
     let pieces: Vec<_> =
         [call("c0", "client", "{}"), call("c1", "look", r#"{"n":1}"#), call("c2", "client", r#"{"n":2}"#)].into();
     let piece = |call: usize, part: usize| Step::Event(pieces[call][part].clone());

@@ -36,7 +36,7 @@ async fn a_turn_is_told_whole_or_in_frames() {
     let (engine, _) = engine(1);
     let whole = start(&engine, &[candidate(&model)], BODY, Delivery::Whole, false).await.unwrap();
     assert_eq!(whole.losses().len(), 1);
-    let whole: Value = serde_json::from_slice(&whole.finish().await.unwrap()).unwrap();
+    let whole: Value = serde_json::from_slice(&whole.finish().await.unwrap().response).unwrap();
     assert_eq!(whole["output"][0]["content"][0]["text"], "ab");
     let run = start(&engine, &[candidate(&model)], BODY, Delivery::Stream, false).await.unwrap();
     assert_eq!(kinds(&all_frames(run).await).last().unwrap(), "response.completed");
@@ -64,7 +64,7 @@ async fn the_next_candidate_answers_when_the_first_cannot() {
         (Scripted::new(vec![Err(down())]), Scripted::new(vec![Ok(vec![Step::Say("b"), Step::Finish])]));
     let (engine, _) = engine(4);
     let run = start(&engine, &[candidate(&first), candidate(&second)], BODY, Delivery::Whole, false).await.unwrap();
-    assert!(String::from_utf8(run.finish().await.unwrap()).unwrap().contains("\"text\":\"b\""));
+    assert!(String::from_utf8(run.finish().await.unwrap().response).unwrap().contains("\"text\":\"b\""));
 }
 
 #[tokio::test(start_paused = true)]
@@ -95,7 +95,7 @@ async fn strict_mode_names_every_loss_instead_of_asking() {
 
 #[tokio::test(start_paused = true)]
 async fn silence_is_broken_by_keepalive_events_and_ended_by_the_deadline() {
-    // S7, P3: the silent model is heard of every 10 s, and after 60 s it is over.
+    // S7, P3: a silent model yields a keepalive every 10 s, and the turn ends after 60 s.
     let model = Scripted::new(vec![Ok(vec![Step::Say("a"), Step::Hang])]);
     let (engine, _) = engine(4);
     let run = start(&engine, &[candidate(&model)], BODY, Delivery::Stream, false).await.unwrap();

@@ -1,41 +1,41 @@
 //! Requests and reads answers that follow a JSON schema.
 //!
-//! Newer models have structured output of their own, which goes well with thinking and with tools. It takes a part of JSON
-//! Schema only. Elsewhere a tool whose input is the answer, forced where nothing else may be called, gives JSON by the
-//! schema; its input comes out as the message's text. Whether the answer follows the schema is checked by the engine.
+//! Newer models have structured output, which works with thinking and tools, but supports only a part of JSON Schema.
+//! Otherwise a tool whose input is the answer is used, forced if no other tool may be called; its input becomes the
+//! message's text. The engine checks whether the answer follows the schema.
 
 mod native;
 
 use amalgam_core::{Choice, Toolset};
 use amalgam_protocol::{JsonSchemaFormat, Raw, Shape, TextFormat, Writer};
 
-/// The tool that takes the answer.
+/// The tool whose input is the answer.
 const NAME: &str = "amalgam_json";
 
-/// The field around an answer that is not an object.
+/// The field that wraps an answer that is not an object.
 pub(super) const WRAPPER: &str = "answer";
 
-/// What the text of the answer comes from.
+/// Where the text of the answer comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// The model's text as it comes.
+    /// The model's text.
     Plain,
-    /// The model's text, which the API itself holds to the schema.
+    /// The model's text; the API enforces the schema.
     Native,
-    /// The model's text, held back so that only the JSON in it is passed on.
+    /// The model's text, held so that only the JSON in it is passed on.
     Object,
     /// The input of this tool.
     Tool {
-        /// What the model calls it.
+        /// The tool's name for the model.
         name: String,
-        /// Whether the answer stands inside an object of ours.
+        /// Whether the answer is wrapped in an object.
         wrapped: bool,
     },
 }
 
 impl Answer {
-    /// What `format` needs. A caller that demands one of its own tools gets a call and no text.
-    /// `native` says that the model has structured output of its own.
+    /// The source for `format`. A caller that requires one of its own tools gets a call and no text. `native` says
+    /// whether the model has structured output.
     pub(super) fn new(format: &TextFormat<'_>, toolset: &Toolset<'_>, native: bool) -> Self {
         match format {
             TextFormat::Text | TextFormat::Other(_) => Self::Plain,
@@ -52,7 +52,7 @@ impl Answer {
         }
     }
 
-    /// What the model is told, where the wire itself does not make it obey.
+    /// The instruction for the model, if the API does not enforce the format.
     pub(super) fn instruction(&self, forced: bool) -> Option<String> {
         match self {
             Self::Plain | Self::Native => None,
@@ -81,7 +81,7 @@ impl Answer {
         });
     }
 
-    /// A short form that can be kept between asking and reading.
+    /// A short form that is stored between request and answer.
     pub(super) fn to_note(&self) -> Option<String> {
         match self {
             Self::Plain | Self::Native => None,
@@ -110,13 +110,13 @@ fn description(format: &JsonSchemaFormat<'_>) -> String {
     }
 }
 
-/// Whether a schema can stand as a tool's: an object at its root, without alternatives there.
+/// Whether a schema can be a tool's schema: an object at its root, without alternatives there.
 pub(super) fn has_object_root(schema: Raw<'_>) -> bool {
     let object = schema.get("type").and_then(Raw::as_str).is_some_and(|kind| kind.is("object"));
     object && !["anyOf", "oneOf", "allOf", "$ref"].iter().any(|word| schema.get(word).is_some())
 }
 
-/// An object with one field that follows `schema`. Definitions move up with the root that references start from.
+/// Writes an object with one field that follows `schema`. Definitions move to the root, where references start.
 fn wrapper(writer: &mut Writer, schema: Raw<'_>) {
     let definitions = |name: &str| schema.get(name).filter(|value| value.shape() == Shape::Object);
     writer.object(|writer| {
@@ -132,7 +132,7 @@ fn wrapper(writer: &mut Writer, schema: Raw<'_>) {
     });
 }
 
-/// The JSON in a text that a model may have put words or a fence around; the text itself where there is none.
+/// The JSON in a text with words or a code fence around it; the text itself if there is none.
 pub(super) fn bare_object(text: &str) -> &str {
     let whole = text.trim();
     let inner = whole.find('{').zip(whole.rfind('}')).and_then(|(start, end)| whole.get(start..=end));

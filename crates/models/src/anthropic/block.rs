@@ -23,15 +23,15 @@ pub(super) enum Block {
     Redacted {
         data: Vec<u8>,
     },
-    /// Tools that the upstream runs, and kinds that this version does not know.
-    PassedBy,
+    /// A block of a tool that the upstream runs, or of an unknown kind.
+    Ignored,
 }
 
-/// The input of a tool: as one value at the start, or in pieces.
+/// The input of a tool: one value at the start, or pieces.
 pub(super) struct Arguments {
-    /// Given at the start, and used if nothing follows.
+    /// The value at the start, used if no pieces follow.
     given: String,
-    /// Held back until the end, for consumers that need the complete value.
+    /// The input so far, if the consumer needs the complete value.
     kept: Option<String>,
     arrived: bool,
 }
@@ -54,7 +54,8 @@ impl Arguments {
         }
     }
 
-    /// What is left to pass on at the end: the whole where it was kept back, or what was given where nothing followed.
+    /// What is left to pass on at the end: the complete value if it was held, or the value at the start if no pieces
+    /// followed.
     pub(super) fn rest(self) -> Option<String> {
         match (self.arrived, self.kept) {
             (true, kept) => kept,

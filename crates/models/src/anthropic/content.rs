@@ -1,6 +1,6 @@
-//! Content parts as the blocks of the Messages wire.
+//! Content parts as blocks of the Messages API.
 //!
-//! A block that the wire does not support becomes a short text in its place, so that the model knows of it, and a loss.
+//! A part that the API does not support becomes a short text in its place, so that the model knows of it, and a loss.
 
 use std::{borrow::Cow, collections::HashMap};
 
@@ -8,30 +8,30 @@ use amalgam_core::Losses;
 use amalgam_protocol::{Content, File, Image, JsonStr, Part, PartKind, Writer};
 use base64::{Engine, prelude::BASE64_STANDARD};
 
-/// Where blocks stand, and so which kinds may.
+/// Where blocks are written, which determines the kinds that are allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     /// Text only.
     System,
-    /// Text only, as far as we write it.
+    /// Text only, as far as this adapter writes it.
     Assistant,
-    /// Everything.
+    /// All kinds.
     User,
-    /// Everything.
+    /// All kinds.
     ToolResult,
 }
 
-/// Writes content as blocks, one after the other.
+/// Writes content as blocks.
 pub(super) struct Blocks<'w, 'a> {
     pub(super) writer: &'w mut Writer,
     pub(super) place: Place,
-    /// Images that were fetched for this call, by their address.
+    /// Images that were fetched for this call, by address.
     pub(super) images: &'a HashMap<String, String>,
     pub(super) losses: &'w mut Losses,
 }
 
 impl Blocks<'_, '_> {
-    /// Every part of `content`; text without a visible character is refused by the wire and left out.
+    /// Writes every part of `content`. The API refuses text without a visible character, so it is omitted.
     pub(super) fn content(&mut self, content: &Content<'_>) {
         match content {
             Content::Text(text) => self.text(*text),
@@ -40,14 +40,14 @@ impl Blocks<'_, '_> {
         }
     }
 
-    /// A text as it was written.
+    /// Writes the client's text, with its own escapes.
     pub(super) fn text(&mut self, text: JsonStr<'_>) {
         if !is_blank(text) {
             text_block(self.writer, |writer| writer.json_str(text));
         }
     }
 
-    /// A text of ours.
+    /// Writes a text of the adapter.
     pub(super) fn own_text(&mut self, text: &str) {
         if !text.trim().is_empty() {
             text_block(self.writer, |writer| writer.string(text));
@@ -61,7 +61,7 @@ impl Blocks<'_, '_> {
             PartKind::File(file) => self.file(file),
             PartKind::Audio => self.missing("audio", "the upstream takes no audio"),
             PartKind::Video => self.missing("video", "the upstream takes no video"),
-            // Only the server that sealed it can read it; a model cannot.
+            // Only the server that sealed it can read it.
             PartKind::Encrypted => self.losses.add("input.encrypted_content", "not readable here"),
             PartKind::Other(kind) if part.raw.get("encrypted_content").is_some() => {
                 self.losses.add(format!("input.{kind}"), "not readable here");
@@ -86,7 +86,7 @@ impl Blocks<'_, '_> {
         self.image_at(url.0);
     }
 
-    /// An image by its address.
+    /// Writes an image by its address.
     pub(super) fn image_at(&mut self, url: JsonStr<'_>) {
         let url = url.decode();
         let url = self.images.get(&*url).map_or(&*url, String::as_str);
@@ -129,9 +129,10 @@ impl Blocks<'_, '_> {
             Some(_) => return self.missing("file", "only base64 data is carried over"),
             None => data,
         };
-        let said = uri.map(|uri| uri.media_type).filter(|kind| !kind.is_empty() && *kind != "application/octet-stream");
-        let kind = said.or_else(|| title.and_then(media_type_of));
-        // Base64 of `%PDF-`: some clients say neither type nor name.
+        let declared =
+            uri.map(|uri| uri.media_type).filter(|kind| !kind.is_empty() && *kind != "application/octet-stream");
+        let kind = declared.or_else(|| title.and_then(media_type_of));
+        // Base64 of `%PDF-`: some clients send neither type nor name.
         if kind == Some("application/pdf") || data.starts_with("JVBERi0") {
             return self.source_block("document", title, |writer| base64_source(writer, "application/pdf", data));
         }
@@ -192,7 +193,7 @@ fn base64_source(writer: &mut Writer, media_type: &str, data: &str) {
     writer.key("data").string(data);
 }
 
-/// Whether no character of the text can be seen; written so that a long text is not decoded to find out.
+/// Whether a text has no visible character, without decoding a long text.
 pub(super) fn is_blank(text: JsonStr<'_>) -> bool {
     let mut rest = text.escaped();
     loop {
@@ -208,7 +209,7 @@ pub(super) fn is_blank(text: JsonStr<'_>) -> bool {
 /// `data:MEDIA;base64,DATA`
 struct DataUri<'a> {
     media_type: &'a str,
-    /// None where the data is not base64.
+    /// `None` if the data is not base64.
     base64: Option<&'a str>,
 }
 
@@ -221,7 +222,7 @@ impl<'a> DataUri<'a> {
     }
 }
 
-/// The media type by the ending of a name or an address, for what this wire treats apart.
+/// The media type by the ending of a name or an address, for the types that the API treats specially.
 fn media_type_of(name: &str) -> Option<&'static str> {
     let path = name.split(['?', '#']).next().unwrap_or_default();
     let (_, ending) = path.rsplit_once('.')?;

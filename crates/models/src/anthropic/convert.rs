@@ -17,13 +17,13 @@ use super::{
     thinking::{Abilities, Plan, Sampling, Style},
 };
 
-/// Top-level fields of clients that are not meant for a model.
+/// Top-level fields that are not meant for a model.
 const NOT_FOR_MODELS: [&str; 3] = ["client_metadata", "generate", "type"];
 
-/// What the adapter knows of its upstream.
+/// What the adapter knows about its upstream.
 pub(super) struct Upstream<'a> {
     pub(super) name: &'a str,
-    /// `max_tokens` where the caller says nothing.
+    /// `max_tokens` if the caller sets no limit.
     pub(super) max_output_tokens: u64,
     pub(super) structured_output: StructuredOutput,
     pub(super) seal: &'a dyn Seal,
@@ -66,7 +66,7 @@ pub(super) fn prepare(request: &ModelRequest<'_>, upstream: &Upstream<'_>) -> Re
         seal_context: request.seal_context,
         seal: upstream.seal,
         images: request.images,
-        // Models with adaptive thinking may have thought without being asked, and need those blocks back.
+        // Models with adaptive thinking may have thought without a request for it, and need those blocks back.
         replay: plan.is_on() || (abilities.style == Style::Adaptive && !switched_off),
     };
     let mut messages = Messages::new(request.history, &context);
@@ -76,7 +76,7 @@ pub(super) fn prepare(request: &ModelRequest<'_>, upstream: &Upstream<'_>) -> Re
         messages = Messages::new(request.history, &context);
     }
     losses.extend(std::mem::take(&mut messages.losses).into_list());
-    note_losses(settings, &toolset, &mut losses);
+    report_losses(settings, &toolset, &mut losses);
 
     let body = Body { request, toolset: &toolset, messages: &messages, plan, max_tokens, answer: &answer };
     let body = body.write(abilities.sampling, &mut losses);
@@ -134,7 +134,7 @@ impl Body<'_, '_> {
         writer.into_bytes()
     }
 
-    /// Whether the wire itself keeps the model to the answer's tool. Thinking and force exclude each other.
+    /// Whether the API forces the answer's tool. It does not allow that together with thinking.
     fn forces_answer(&self) -> bool {
         matches!(self.answer, Answer::Tool { .. }) && !self.plan.is_on()
     }
@@ -155,7 +155,7 @@ impl Body<'_, '_> {
         self.toolset.offers.iter().for_each(|offer| write_tool(&mut tools, offer, losses));
         let mut choice = self.toolset.choice.clone();
         if tools.bytes().is_empty() && !self.messages.called.is_empty() {
-            // A history with calls needs tools beside it, also when none may be called any more.
+            // A history with calls needs a tool list, even if no tool may be called any more.
             for name in &self.messages.called {
                 write_named(&mut tools, name);
             }
@@ -172,7 +172,7 @@ impl Body<'_, '_> {
                 false => ("any", None),
             },
             (Choice::None, Answer::Tool { name, .. }) if self.forces_answer() => ("tool", Some(name)),
-            // Beside thinking nothing can be forced, and `none` would forbid the answer's own tool, the only one here.
+            // With thinking nothing can be forced, and `none` would forbid the answer's tool, the only one here.
             (Choice::None, Answer::Tool { .. }) => ("auto", None),
             (Choice::None, _) => ("none", None),
             (Choice::Auto, _) => ("auto", None),
@@ -195,7 +195,7 @@ impl Body<'_, '_> {
     }
 }
 
-/// An array of objects, unless it is empty; the mark goes into the last one.
+/// Writes an array of objects, unless it is empty. The cache mark goes into the last one.
 fn write_list(writer: &mut Writer, key: &str, objects: &[u8], cache: Option<&str>) {
     if objects.is_empty() {
         return;
@@ -206,8 +206,8 @@ fn write_list(writer: &mut Writer, key: &str, objects: &[u8], cache: Option<&str
     });
 }
 
-/// The wire caches up to marks. A caller that names a cache key wants its prompts cached: tools, system and the history
-/// so far are marked. Without a key nothing is, since writing to the cache costs more than not using it.
+/// The API caches up to marks. For a caller that sends a cache key, tools, system and history are marked. Without a key
+/// nothing is marked, because a cache write costs more than an uncached prompt.
 fn cache_mark(settings: &CreateResponse<'_>, losses: &mut Losses) -> Option<&'static str> {
     settings.prompt_cache_key.as_deref().filter(|key| !key.is_empty())?;
     match settings.prompt_cache_retention.as_deref() {
@@ -224,7 +224,7 @@ fn write_tool(writer: &mut Writer, offer: &Offer<'_>, losses: &mut Losses) {
         losses.add("tools.strict", "the upstream does not hold arguments to the schema");
     }
     let schema = offer.parameters.filter(|schema| schema.shape() == Shape::Object);
-    // Alternatives at the root are refused by the wire, so they are told in words.
+    // The API refuses alternatives at the root, so they are described in words.
     let in_words = schema.filter(|schema| !has_object_root(*schema) && !is_object_but_for_its_type(*schema));
     writer.object(|writer| {
         writer.key("name").string(&offer.name);
@@ -236,8 +236,8 @@ fn write_tool(writer: &mut Writer, offer: &Offer<'_>, losses: &mut Losses) {
                     Some(Description::Own(text)) => Cow::Borrowed(text),
                     None => Cow::Borrowed(""),
                 };
-                let told = format!("{description}\n\nThe input must follow this JSON Schema:\n{}", schema.text());
-                writer.key("description").string(told.trim_start());
+                let text = format!("{description}\n\nThe input must follow this JSON Schema:\n{}", schema.text());
+                writer.key("description").string(text.trim_start());
             }
             (None, Some(description)) => description.write(writer.key("description")),
             (None, None) => {}
@@ -256,7 +256,7 @@ fn write_tool(writer: &mut Writer, offer: &Offer<'_>, losses: &mut Losses) {
     });
 }
 
-/// A tool that is known by the history alone.
+/// Writes a tool that is known only from the history.
 fn write_named(writer: &mut Writer, name: &str) {
     writer.object(|writer| {
         writer.key("name").string(name);
@@ -272,7 +272,7 @@ fn empty_schema(writer: &mut Writer) {
     });
 }
 
-/// Whether a schema means objects and only fails to say so in one word: `{}`, or `"type": ["object", "null"]`.
+/// Whether a schema describes objects without `"type": "object"`: `{}`, or `"type": ["object", "null"]`.
 fn is_object_but_for_its_type(schema: Raw<'_>) -> bool {
     let kind = match schema.get("type") {
         None => true,
@@ -281,7 +281,7 @@ fn is_object_but_for_its_type(schema: Raw<'_>) -> bool {
     kind && !["anyOf", "oneOf", "allOf", "$ref"].iter().any(|word| schema.get(word).is_some())
 }
 
-/// Temperature and its like, as far as the generation and thinking allow.
+/// Writes temperature, top_p and top_k, as far as the model and thinking allow.
 fn write_sampling(
     settings: &CreateResponse<'_>,
     sampling: Sampling,
@@ -289,7 +289,7 @@ fn write_sampling(
     writer: &mut Writer,
     losses: &mut Losses,
 ) {
-    // One is what the wire does by itself.
+    // 1 is the API's default.
     let mut temperature = settings.temperature.filter(|value| *value != 1.0);
     let mut top_p = settings.top_p.filter(|value| *value != 1.0);
     let mut top_k = extra(settings, "top_k").and_then(Raw::as_u64);
@@ -342,8 +342,8 @@ fn extra<'a>(settings: &CreateResponse<'a>, name: &str) -> Option<Raw<'a>> {
     settings.extra.iter().find(|(key, _)| key.is(name)).map(|(_, value)| *value).filter(|value| !value.is_null())
 }
 
-/// Fields that were set and that the wire has no place for.
-fn note_losses(settings: &CreateResponse<'_>, toolset: &Toolset<'_>, losses: &mut Losses) {
+/// Reports parameters for which the API has no field.
+fn report_losses(settings: &CreateResponse<'_>, toolset: &Toolset<'_>, losses: &mut Losses) {
     let nowhere = "the upstream has nothing like it";
     let set = [
         ("presence_penalty", settings.presence_penalty.is_some_and(|value| value != 0.0)),

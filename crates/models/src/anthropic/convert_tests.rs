@@ -466,7 +466,7 @@ fn calls_around_a_message_are_one_message_with_their_results_behind_it() {
     assert_eq!((messages, prepared.losses), (expected, Vec::new()));
 }
 
-/// What the wire demands: sides take turns, and the message behind calls begins with exactly their results.
+/// The rules of the API: roles alternate, and the message after calls begins with exactly their results.
 fn strictly_paired(messages: &Value) -> Result<(), String> {
     let messages = messages.as_array().unwrap();
     let mut open: Vec<Value> = Vec::new();

@@ -1,9 +1,9 @@
-//! Reads an answer of the Messages wire, streamed or whole: a whole one is walked as if its blocks had been streamed.
+//! Decodes answers of the Messages API, streamed or whole. A whole answer is read as if its blocks were streamed.
 
 use std::sync::Arc;
 
 use amalgam_core::{CallHead, CallKind, CallMap, Finish, ModelError, ModelEvent, PreparedRequest, Seal, unwrap_custom};
-use amalgam_protocol::{DEFAULT_DEPTH, Ends, Frame, Json, JsonStr, Literal, Raw, Usage, Writer};
+use amalgam_protocol::{DEFAULT_DEPTH, Frame, Json, JsonStr, Literal, Raw, Usage, ValueIndex, Writer};
 use bytes::Bytes;
 
 use crate::{decode::Decode, reasoning_seal::Sealing};
@@ -14,25 +14,25 @@ use super::{
     thinking::ThinkingBlocks,
 };
 
-/// Reads one answer.
+/// Decodes one answer.
 pub(super) struct Decoder {
     calls: CallMap,
     answer: Answer,
     sealing: Sealing,
-    /// Blocks that have begun and not ended, by their index.
+    /// Blocks that have begun and not ended, by index.
     open: Vec<(u64, Block)>,
-    /// Text that must not be passed on before it is known to be the answer.
+    /// Text that is held until it is known to be the answer.
     held: Vec<Literal>,
-    /// Text was passed on since the last message ended.
-    speaking: bool,
-    /// Characters of the running message, to place annotations.
-    spoken: usize,
-    /// The answer came through its tool.
+    /// Whether text was passed on since the last message ended.
+    message_open: bool,
+    /// The number of characters of the current message, which positions annotations.
+    message_chars: usize,
+    /// Whether the answer's tool was called.
     answered: bool,
     usage: Usage,
-    /// Input tokens beside the cache, as the wire counts them.
+    /// Input tokens without cached ones, as the API counts them.
     fresh_input: u64,
-    /// Whether the upstream has counted anything.
+    /// Whether the upstream has reported usage.
     is_counted: bool,
     stop_reason: Option<String>,
     refusal: Option<String>,
@@ -48,8 +48,8 @@ impl Decoder {
             sealing: Sealing::new(answer_context, upstream, seal),
             open: Vec::new(),
             held: Vec::new(),
-            speaking: false,
-            spoken: 0,
+            message_open: false,
+            message_chars: 0,
             answered: false,
             usage: Usage::default(),
             fresh_input: 0,
@@ -71,7 +71,7 @@ impl Decoder {
         match kind {
             "message_start" => {
                 self.begin(raw.get("message").unwrap_or(raw), events);
-                // What the prompt cost is known from here on, also of an answer that does not come to its end.
+                // The usage of the prompt is reported now, in case the answer does not reach its end.
                 if self.usage != Usage::default() {
                     events.push(ModelEvent::Usage(self.usage));
                 }
@@ -97,7 +97,7 @@ impl Decoder {
             }
             "message_stop" => self.finish(events),
             "error" => return Err(refusal(raw)),
-            // `ping`, and whatever the wire learns to say.
+            // `ping`, and unknown events.
             _ => {}
         }
         Ok(())
@@ -134,7 +134,7 @@ impl Decoder {
                 self.open.push((index, Block::Redacted { data: data.escaped().into() }));
             }
             "tool_use" => self.start_call(index, block, events),
-            _ => self.open.push((index, Block::PassedBy)),
+            _ => self.open.push((index, Block::Ignored)),
         }
     }
 
@@ -145,7 +145,7 @@ impl Decoder {
         {
             // A second answer would make the first one unreadable.
             let block = match self.answered {
-                true => Block::PassedBy,
+                true => Block::Ignored,
                 false => Block::Answer { arguments: Arguments::new(block, *wrapped) },
             };
             self.answered = true;
@@ -166,7 +166,7 @@ impl Decoder {
         let kind = delta.get("type").and_then(Raw::as_str).unwrap_or_default();
         match kind.escaped() {
             "text_delta" => {
-                // Some servers forget to say that a text begins.
+                // Some servers omit the start of a text block.
                 if self.block(index).is_none() {
                     self.open.push((index, self.text_block()));
                 }
@@ -191,8 +191,8 @@ impl Decoder {
         }
         let piece = Literal::within(whole, text);
         match self.answer {
-            Answer::Plain | Answer::Native => self.say(piece, characters(text), events),
-            // Beside the answer's tool, text is chatter.
+            Answer::Plain | Answer::Native => self.emit_text(piece, characters(text), events),
+            // Text besides the answer's tool is not part of the answer.
             Answer::Tool { .. } if self.answered => {}
             Answer::Object | Answer::Tool { .. } => self.held.push(piece),
         }
@@ -212,7 +212,7 @@ impl Decoder {
             }
             Some(Block::Answer { arguments }) => {
                 if let Some(delta) = arguments.take(piece) {
-                    self.say(delta, 0, events);
+                    self.emit_text(delta, 0, events);
                 }
             }
             _ => {}
@@ -240,7 +240,7 @@ impl Decoder {
         }
     }
 
-    /// Keeps a citation that names an address; others point into documents that the client knows by no id.
+    /// Handles a citation with an address; other citations refer to documents for which the client has no id.
     fn cite(&mut self, index: u64, citation: Raw<'_>) {
         if let Some(Block::Text { citations, .. }) = self.block(index)
             && citation.get("url").and_then(Raw::as_str).is_some()
@@ -254,8 +254,8 @@ impl Decoder {
         let (_, block) = self.open.remove(place);
         match block {
             Block::Text { from, citations } => {
-                for citation in citations.iter().filter(|_| self.speaking) {
-                    events.push(ModelEvent::Annotation(annotation(citation.raw(), from, self.spoken)));
+                for citation in citations.iter().filter(|_| self.message_open) {
+                    events.push(ModelEvent::Annotation(annotation(citation.raw(), from, self.message_chars)));
                 }
             }
             Block::Call { custom, arguments } => {
@@ -269,7 +269,7 @@ impl Decoder {
                 let wrapped = matches!(self.answer, Answer::Tool { wrapped: true, .. });
                 if let Some(rest) = arguments.rest() {
                     let inner = Raw::parse(rest.as_bytes()).ok().filter(|_| wrapped).and_then(|raw| raw.get(WRAPPER));
-                    self.say(Literal::from_text(inner.map_or(&*rest, Raw::text)), 0, events);
+                    self.emit_text(Literal::from_text(inner.map_or(&*rest, Raw::text)), 0, events);
                 }
                 self.end_message(events);
             }
@@ -291,7 +291,7 @@ impl Decoder {
                     });
                 }
             }
-            Block::PassedBy => {}
+            Block::Ignored => {}
         }
     }
 
@@ -301,7 +301,7 @@ impl Decoder {
         }
         self.release(events);
         if let Some(refusal) = self.refusal.take() {
-            self.speaking = true;
+            self.message_open = true;
             events.push(ModelEvent::Refusal(Literal::from_text(&refusal)));
         }
         self.end_message(events);
@@ -312,38 +312,38 @@ impl Decoder {
             Some("max_tokens" | "model_context_window_exceeded") => Finish::Length,
             Some("refusal") => Finish::ContentFilter,
             Some("pause_turn") => Finish::Incomplete("pause_turn".to_owned()),
-            // `end_turn`, `stop_sequence`, `tool_use`, and none that we know.
+            // `end_turn`, `stop_sequence`, `tool_use`, and unknown reasons.
             _ => Finish::Stop,
         }));
         self.done = true;
     }
 
-    /// Passes on what was held back, once it is clear that it is the answer or goes beside a call.
+    /// Passes on held text, once it is known to be the answer or to accompany a call.
     fn release(&mut self, events: &mut Vec<ModelEvent>) {
         let held = std::mem::take(&mut self.held);
         match self.answer {
             _ if held.is_empty() => {}
             Answer::Object => {
                 let text: String = held.iter().map(Literal::decode).collect();
-                self.say(Literal::from_text(bare_object(&text)), 0, events);
+                self.emit_text(Literal::from_text(bare_object(&text)), 0, events);
             }
             Answer::Plain | Answer::Native | Answer::Tool { .. } => {
-                held.into_iter().for_each(|piece| self.say(piece, 0, events))
+                held.into_iter().for_each(|piece| self.emit_text(piece, 0, events))
             }
         }
     }
 
-    fn say(&mut self, delta: Literal, characters: usize, events: &mut Vec<ModelEvent>) {
-        self.speaking = true;
-        self.spoken += characters;
+    fn emit_text(&mut self, delta: Literal, characters: usize, events: &mut Vec<ModelEvent>) {
+        self.message_open = true;
+        self.message_chars += characters;
         events.push(ModelEvent::Text { delta, logprobs: None });
     }
 
     fn end_message(&mut self, events: &mut Vec<ModelEvent>) {
-        if std::mem::take(&mut self.speaking) {
+        if std::mem::take(&mut self.message_open) {
             events.push(ModelEvent::MessageEnd);
         }
-        self.spoken = 0;
+        self.message_chars = 0;
     }
 
     fn take_stop(&mut self, from: Raw<'_>) {
@@ -356,7 +356,8 @@ impl Decoder {
         }
     }
 
-    /// Counts are running totals; one that is not repeated still stands. The wire counts cached input apart from the rest.
+    /// Reads usage. Counts are running totals, and a missing count keeps its value. The API counts cached input
+    /// separately.
     fn count(&mut self, usage: Raw<'_>) {
         let is_counted = &mut self.is_counted;
         let mut read = |name: &str, into: &mut u64| {
@@ -377,7 +378,7 @@ impl Decoder {
     }
 
     fn text_block(&self) -> Block {
-        Block::Text { from: self.spoken, citations: Vec::new() }
+        Block::Text { from: self.message_chars, citations: Vec::new() }
     }
 
     fn block(&mut self, index: u64) -> Option<&mut Block> {
@@ -387,11 +388,11 @@ impl Decoder {
 
 impl Decode for Decoder {
     fn frame(&mut self, frame: Frame, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
-        // Proxies that speak several wires end all of them the same way.
+        // Proxies for several APIs end all streams with `[DONE]`.
         if self.done || &*frame.data == b"[DONE]" {
             return Ok(());
         }
-        let mut ends = Ends::default();
+        let mut ends = ValueIndex::default();
         let raw = Raw::parse_large(&frame.data, DEFAULT_DEPTH, &mut ends)
             .map_err(|error| ModelError::Unreadable(error.to_string()))?;
         let kind = match raw.get_str("type") {
@@ -406,7 +407,7 @@ impl Decode for Decoder {
     }
 
     fn whole(&mut self, body: Bytes, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
-        let mut ends = Ends::default();
+        let mut ends = ValueIndex::default();
         let raw = Raw::parse_large(&body, DEFAULT_DEPTH, &mut ends)
             .map_err(|error| ModelError::Unreadable(error.to_string()))?;
         if raw.get_str("type").as_deref() == Some("error") || raw.get("error").is_some() {
@@ -426,7 +427,7 @@ impl Decode for Decoder {
     }
 }
 
-/// An error inside an answer, with the status that the same error has outside of one.
+/// An error inside an answer, with the HTTP status of the same error outside of one.
 fn refusal(raw: Raw<'_>) -> ModelError {
     let error = raw.get("error").unwrap_or(raw);
     let code = error.get_str("type").map(|kind| kind.into_owned());

@@ -66,7 +66,7 @@ fn whole(mut decoder: Decoder, message: &Value) -> Vec<ModelEvent> {
     events
 }
 
-/// The events with neighbouring pieces of one text joined, so that only what is said counts.
+/// The events with adjacent text deltas joined, so that only the text counts.
 fn folded(events: Vec<ModelEvent>) -> Vec<ModelEvent> {
     let join = |one: &Literal, other: &Literal| Literal::from_text(&(one.decode() + &other.decode()));
     let mut folded: Vec<ModelEvent> = Vec::new();
@@ -437,7 +437,7 @@ fn dirty_streams_are_read_as_far_as_they_make_sense() {
         };
         decoder.frame(frame, &mut events).unwrap();
     }
-    // Nothing was counted: no usage is told, so that it can be estimated.
+    // The upstream reported no usage, so that it can be estimated.
     assert_eq!(events, vec![begun(), said("Hi"), ModelEvent::MessageEnd, ModelEvent::Finish(Finish::Stop)]);
 }
 

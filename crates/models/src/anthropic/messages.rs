@@ -1,7 +1,7 @@
-//! A history as messages of two sides that take turns.
+//! Converts a history to alternating messages of user and assistant.
 //!
 //! System messages at the beginning are sent separately; later ones keep their position, as marked text in the user's
-//! message. Adjacent messages of one side are merged. Tool results come first in their message, as the wire demands.
+//! message. Adjacent messages of one role are merged. Tool results come first in their message, as the API requires.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,26 +15,26 @@ use super::{
     thinking,
 };
 
-/// What the wire wants said where a conversation has nothing to answer.
+/// The API requires a message even if the conversation has none.
 const OPENING: &str = "(The conversation begins.)";
 const GO_ON: &str = "(Please go on.)";
 
-/// Everything that reading a history needs from outside.
+/// What converting a history needs.
 pub(super) struct Context<'a> {
-    /// The upstream's name, to recognise its own reasoning.
+    /// The upstream's name, which identifies its own reasoning.
     pub(super) upstream: &'a str,
-    /// What the upstream is asked for.
+    /// The model's name at the upstream.
     pub(super) model: &'a str,
     /// The tenant that sealed reasoning is bound to.
     pub(super) seal_context: &'a str,
     pub(super) seal: &'a dyn Seal,
     /// Images that were fetched for this call.
     pub(super) images: &'a HashMap<String, String>,
-    /// Whether reasoning of earlier turns is sent again.
+    /// Whether reasoning of earlier turns is sent back.
     pub(super) replay: bool,
 }
 
-/// A history in the wire's terms.
+/// A history in the format of the API.
 #[derive(Debug, Default)]
 pub(super) struct Messages {
     /// Text blocks of `system`, separated by commas.
@@ -71,7 +71,7 @@ impl Side {
 }
 
 impl Messages {
-    /// Reads the whole history.
+    /// Converts the whole history.
     pub(super) fn new(history: &History<'_>, context: &Context<'_>) -> Self {
         let mut messages = Self::default();
         let mut known = HashSet::new();
@@ -84,8 +84,8 @@ impl Messages {
         messages
     }
 
-    /// Whether a tool loop is under way whose first answer does not begin with a thinking block: with a budget of thinking the
-    /// wire refuses to go on from there.
+    /// Whether the current tool loop does not begin with a thinking block. With a thinking budget the API refuses to
+    /// continue it.
     pub(super) fn loop_lacks_thinking(&self) -> bool {
         let mut first = None;
         for turn in self.turns.iter().rev() {
@@ -153,7 +153,7 @@ impl Messages {
                 Blocks { writer: &mut self.system, place: Place::System, images, losses }.content(content);
             }
             Role::System | Role::Developer => {
-                // Some generations of the wire have no such role after the beginning; its place says more than its rank.
+                // Some models have no system role after the beginning. The position matters more than the role.
                 let mut inner = Writer::default();
                 Blocks { writer: &mut inner, place: Place::System, images, losses }.content(content);
                 if !inner.bytes().is_empty() {
@@ -176,7 +176,7 @@ impl Messages {
 
     fn call(&mut self, call: &Call<'_>, name: &str) {
         let arguments = call.wire_arguments().decode();
-        // The wire wants an object; what a model once wrote instead is kept as text inside one.
+        // The API requires an object; other arguments become text inside one.
         let input = Raw::parse(arguments.as_bytes()).ok().filter(|raw| raw.shape() == Shape::Object);
         if input.is_none() {
             self.losses.add("input.arguments", "arguments that are no JSON object are sent as text inside one");
@@ -225,8 +225,8 @@ impl Messages {
         });
     }
 
-    /// Thinking blocks are sent back unchanged or not at all: a summary is not a thinking block. Reasoning of other models
-    /// is reported as a loss.
+    /// Thinking blocks are sent back unchanged or not at all: a summary is not a thinking block. Reasoning of other
+    /// models is reported as a loss.
     fn reasoning(&mut self, item: &Item<'_>, context: &Context<'_>) {
         let ItemKind::Reasoning(reasoning) = &item.kind else { return };
         let Some(sealed) = reasoning.encrypted_content.filter(|sealed| !sealed.is_empty()) else {
@@ -242,8 +242,8 @@ impl Messages {
             }
             None => {
                 self.losses.add("input.reasoning", FOREIGN_REASONING);
-                if let Some(told) = reasoning_summary(reasoning) {
-                    text_block(self.blocks(Side::Assistant), |writer| writer.string(&told));
+                if let Some(summary) = reasoning_summary(reasoning) {
+                    text_block(self.blocks(Side::Assistant), |writer| writer.string(&summary));
                 }
             }
         }
@@ -253,7 +253,7 @@ impl Messages {
         blocks_of(&mut self.turns, side)
     }
 
-    /// The user speaks first and last, whatever the history held.
+    /// Makes the conversation begin and end with the user, as the API requires.
     fn settle(&mut self) {
         drop_empty(&mut self.turns);
         if self.turns.first().is_none_or(|turn| turn.side == Side::Assistant) {
@@ -273,7 +273,7 @@ impl Turn {
     }
 }
 
-/// Whether an entry may stand before the conversation, in `system`.
+/// Whether an entry may be part of `system`, before the conversation.
 fn is_leading(entry: &Entry<'_>) -> bool {
     match entry {
         Entry::Message { role, .. } => matches!(role, Role::System | Role::Developer),
@@ -286,7 +286,7 @@ fn blocks_of(turns: &mut Vec<Turn>, side: Side) -> &mut Writer {
     &mut turn_of(turns, side).blocks
 }
 
-/// The turn of this side at the end; a new one if the other side spoke last.
+/// The last message if it has this role; otherwise a new one.
 fn turn_of(turns: &mut Vec<Turn>, side: Side) -> &mut Turn {
     drop_empty(turns);
     if turns.last().is_none_or(|turn| turn.side != side) {
@@ -295,14 +295,14 @@ fn turn_of(turns: &mut Vec<Turn>, side: Side) -> &mut Turn {
     turns.last_mut().expect("a turn was just made sure of")
 }
 
-/// A turn in which nothing was said in the end does not separate its neighbours.
+/// Drops empty messages, so that their neighbours are merged.
 fn drop_empty(turns: &mut Vec<Turn>) {
     while turns.last().is_some_and(|turn| turn.results.bytes().is_empty() && turn.blocks.bytes().is_empty()) {
         turns.pop();
     }
 }
 
-/// The id of a call as the wire takes it: letters, digits, `_` and `-`. The same for a call and its result.
+/// A call id in the characters that the API allows: letters, digits, `_` and `-`. The same for a call and its result.
 fn wire_id(call_id: &str) -> String {
     match call_id.is_empty() {
         true => "call".to_owned(),
@@ -310,7 +310,7 @@ fn wire_id(call_id: &str) -> String {
     }
 }
 
-/// `objects` with the cache's mark inside the last one.
+/// `objects` with the cache mark inside the last one.
 pub(super) fn marked(objects: &[u8], cache: &str) -> Vec<u8> {
     let mut bytes = objects.to_vec();
     if bytes.pop() == Some(b'}') {

@@ -1,28 +1,28 @@
 //! What a Claude model supports, its thinking budget, and how its thinking blocks are carried by the client.
 //!
-//! A thinking block is only good together with its signature, and only for the upstream that signed it. The client gets
-//! both sealed as `encrypted_content`; what comes back is opened here and replayed as it was.
+//! A thinking block is valid only together with its signature, and only for the upstream that signed it. The client
+//! receives both sealed as `encrypted_content`; they are opened here and sent back unchanged.
 
 use amalgam_core::Losses;
 use amalgam_protocol::{CreateResponse, Raw, Writer};
 
 use crate::reasoning_seal::Owner;
 
-/// The smallest budget that the wire takes.
+/// The smallest budget that the API accepts.
 const SMALLEST_BUDGET: u64 = 1024;
 
-/// How a model is made to think.
+/// How a model's thinking is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Style {
-    /// It cannot.
+    /// Not supported.
     None,
-    /// By a budget of tokens.
+    /// With a budget of tokens.
     Budget,
-    /// By an effort; the model decides the rest.
+    /// With an effort; the model decides the rest.
     Adaptive,
 }
 
-/// Which of temperature, top_p and top_k a model takes.
+/// Which of temperature, top_p and top_k a model accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sampling {
     /// All of them.
@@ -33,20 +33,20 @@ pub(super) enum Sampling {
     None,
 }
 
-/// What a model can be asked for, by its name.
+/// What a model supports, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Abilities {
     pub(super) style: Style,
     pub(super) sampling: Sampling,
-    /// Whether there is an effort between `high` and `max`, and thinking is returned on request only.
+    /// Whether there is an effort between `high` and `max`, and thinking is returned only on request.
     pub(super) extra_high: bool,
-    /// Whether the API's own structured output is there for it.
+    /// Whether the model has structured output.
     pub(super) structured: bool,
 }
 
 impl Abilities {
-    /// Reads the generation out of names such as `claude-3-7-sonnet-20250219`, `claude-opus-4-7` or
-    /// `anthropic/claude-opus-4.6`. A model of another vendor behind this wire gets the oldest form.
+    /// Reads the generation from names such as `claude-3-7-sonnet-20250219`, `claude-opus-4-7` or
+    /// `anthropic/claude-opus-4.6`. A model of another vendor with this API is treated as the oldest generation.
     pub(super) fn of(model: &str) -> Self {
         let model = model.to_ascii_lowercase();
         let Some((_, name)) = model.split_once("claude") else {
@@ -61,7 +61,7 @@ impl Abilities {
         let style = match version {
             Some(version) if version < (3, 7) => Style::None,
             Some(version) if version < (4, 6) => Style::Budget,
-            // A name without a number is newer than the numbers that we know.
+            // A name without a number is newer than the known numbers.
             _ => Style::Adaptive,
         };
         let sampling = match version {
@@ -74,7 +74,7 @@ impl Abilities {
     }
 }
 
-/// How much one call thinks.
+/// The thinking of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Plan {
     Off,
@@ -83,10 +83,10 @@ pub(super) enum Plan {
 }
 
 impl Plan {
-    /// What the caller's effort asks of this model, and the `max_tokens` that leaves room for it.
+    /// The thinking for the caller's effort, and a `max_tokens` that leaves room for it.
     ///
-    /// `max_output_tokens` includes thinking, so a budget shrinks to fit in what the caller allows; where the caller
-    /// said nothing, the budget comes on top of the operator's default.
+    /// `max_output_tokens` includes thinking, so the budget is reduced to fit the caller's limit. Without a limit of
+    /// the caller, the budget is added to the configured default.
     pub(super) fn new(
         settings: &CreateResponse<'_>,
         abilities: Abilities,
@@ -127,12 +127,12 @@ impl Plan {
         }
     }
 
-    /// Whether the model is asked to think.
+    /// Whether thinking is requested.
     pub(super) fn is_on(self) -> bool {
         self != Self::Off
     }
 
-    /// Writes `thinking` and `output_config`; `schema` is what the API itself holds the answer to.
+    /// Writes `thinking` and `output_config`; `schema` is the schema that the API enforces.
     pub(super) fn write(self, schema: Option<Raw<'_>>, writer: &mut Writer) {
         match self {
             Self::Off => {}
@@ -170,14 +170,14 @@ impl Plan {
     }
 }
 
-/// Thinking blocks of one reasoning item, to be sealed.
+/// The thinking blocks of one reasoning item, to be sealed.
 #[derive(Debug, Default)]
 pub(super) struct ThinkingBlocks {
     blocks: Writer,
 }
 
 impl ThinkingBlocks {
-    /// A block with its signature; both are escaped JSON text.
+    /// Adds a block with its signature, both escaped JSON text.
     pub(super) fn add(&mut self, thinking: &[u8], signature: &[u8]) {
         self.blocks.object(|writer| {
             writer.key("type").string("thinking");
@@ -186,7 +186,7 @@ impl ThinkingBlocks {
         });
     }
 
-    /// A block that only its maker can read, as escaped JSON text.
+    /// Adds a redacted block, as escaped JSON text.
     pub(super) fn add_redacted(&mut self, data: &[u8]) {
         self.blocks.object(|writer| {
             writer.key("type").string("redacted_thinking");
@@ -200,7 +200,7 @@ impl ThinkingBlocks {
     }
 }
 
-/// The blocks inside a sealed text, as JSON values separated by commas; nothing if they are not the owner's.
+/// Opens sealed blocks, as JSON values separated by commas; `None` if they have another owner.
 pub(super) fn open(sealed: &str, owner: Owner<'_>) -> Option<Vec<u8>> {
     let plain = owner.open(sealed)?;
     let raw = Raw::parse(&plain).ok()?;

@@ -1,8 +1,8 @@
 //! Assembles the calls of one answer from fragments.
 //!
-//! Servers differ in everything here: fragments come by index, by id or by neither; ids are missing, repeated or the same
-//! for two calls; names are split or repeated; arguments come whole, in pieces or as an object. Calls begin in the order
-//! in which they first appeared, and a call begins once its name can no longer grow.
+//! Servers differ in everything here: fragments are identified by index, by id or by neither; ids are missing, repeated
+//! or the same for two calls; names are split or repeated; arguments arrive whole, in pieces or as an object. Calls
+//! begin in the order in which they first appear, once their name is complete.
 
 use amalgam_core::{CallHead, CallKind, CallMap, CallTarget, ModelEvent, unwrap_custom};
 use amalgam_protocol::{JsonStr, Literal, Raw, Shape};
@@ -20,11 +20,11 @@ struct PartialCall {
     index: Option<u64>,
     id: Option<String>,
     name: String,
-    /// Escaped, as it came.
+    /// Escaped, as received.
     arguments: Vec<u8>,
     /// How much of the arguments was passed on.
     sent: usize,
-    /// What is called, once the call has begun.
+    /// The called tool, once the call has begun.
     target: Option<CallTarget>,
     ended: bool,
 }
@@ -39,7 +39,7 @@ struct Fragment<'a> {
 
 impl<'a> Fragment<'a> {
     fn read(raw: Raw<'a>) -> Self {
-        // Some servers leave the wrapping object out.
+        // Some servers omit the wrapping object.
         let function = raw.get("function").filter(|function| function.shape() == Shape::Object).unwrap_or(raw);
         let id = raw.get("id").and_then(|id| match id.shape() {
             Shape::String => id.as_str().map(|id| id.decode().into_owned()),
@@ -54,7 +54,7 @@ impl<'a> Fragment<'a> {
         }
     }
 
-    /// Whether the arguments begin an object, as those of a call of its own would.
+    /// Whether the arguments begin an object, as those of a new call do.
     fn begins_arguments(&self) -> bool {
         self.arguments.is_some_and(|arguments| match arguments.as_str() {
             Some(text) => text.escaped().trim_start().starts_with('{'),
@@ -68,12 +68,12 @@ impl Calls {
         Self { map, calls: Vec::new() }
     }
 
-    /// Whether no call was heard of.
+    /// Whether there are no calls.
     pub(super) fn is_empty(&self) -> bool {
         self.calls.is_empty()
     }
 
-    /// Takes the `tool_calls` of one piece of a streamed answer.
+    /// Handles the `tool_calls` of a streamed chunk.
     pub(super) fn fragments(&mut self, list: Raw<'_>, whole: &Bytes, events: &mut Vec<ModelEvent>) {
         let mut touched = None;
         for raw in list.elements().filter(|raw| raw.shape() == Shape::Object) {
@@ -87,7 +87,7 @@ impl Calls {
         }
     }
 
-    /// Takes the one call of the older shape.
+    /// Handles a `function_call`, the older format.
     pub(super) fn function_call(&mut self, raw: Raw<'_>, whole: &Bytes, events: &mut Vec<ModelEvent>) {
         if raw.shape() == Shape::Object {
             let at = if self.calls.is_empty() { self.begin(Some(0), events) } else { 0 };
@@ -95,7 +95,7 @@ impl Calls {
         }
     }
 
-    /// Takes the `tool_calls` of a whole answer: every element is a call.
+    /// Handles the `tool_calls` of a whole answer: every element is a call.
     pub(super) fn whole(&mut self, list: Raw<'_>, whole: &Bytes, events: &mut Vec<ModelEvent>) {
         for raw in list.elements().filter(|raw| raw.shape() == Shape::Object) {
             let at = self.begin(None, events);
@@ -103,7 +103,7 @@ impl Calls {
         }
     }
 
-    /// Takes a call that is known as a whole.
+    /// Adds a complete call.
     pub(super) fn add_whole(&mut self, name: &str, arguments: Raw<'_>, events: &mut Vec<ModelEvent>) {
         let at = self.begin(None, events);
         let arguments = Some(arguments).filter(|arguments| !arguments.is_null());
@@ -111,7 +111,7 @@ impl Calls {
         self.append(at, fragment, &Bytes::new(), events);
     }
 
-    /// The answer is over: begins what has not begun, hands out what was held back, ends what is whole.
+    /// Handles the end of the answer: begins calls that have not begun, passes on what was held, ends complete calls.
     pub(super) fn conclude(&mut self, cut: bool, events: &mut Vec<ModelEvent>) {
         for (key, call) in self.calls.iter_mut().enumerate() {
             if call.name.is_empty() && call.arguments.is_empty() {
@@ -119,7 +119,7 @@ impl Calls {
             }
             call.start(key as u64, &self.map, events);
             call.send(key as u64, events);
-            // A call that was cut off stays open, so that it comes out as incomplete.
+            // A call that was cut off stays open, so that it is emitted as incomplete.
             if !cut || call.is_whole() {
                 call.end(key as u64, events);
             } else {
@@ -128,7 +128,7 @@ impl Calls {
         }
     }
 
-    /// Which call a fragment belongs to; none for one of its own.
+    /// The index of the call that a fragment belongs to; `None` for a new call.
     fn place_of(&self, fragment: &Fragment<'_>, touched: Option<usize>) -> Option<usize> {
         let at = match fragment.index {
             Some(_) => self.calls.iter().rposition(|call| call.index == fragment.index)?,
@@ -146,7 +146,7 @@ impl Calls {
         (!self.is_another(call, fragment)).then_some(at)
     }
 
-    /// Whether a fragment that seems to go on with `call` is another call: some servers number them all 0.
+    /// Whether a fragment that seems to continue `call` is another call: some servers give every call the index 0.
     fn is_another(&self, call: &PartialCall, fragment: &Fragment<'_>) -> bool {
         let Some(name) = &fragment.name else { return false };
         match (&call.id, &fragment.id) {
@@ -155,7 +155,7 @@ impl Calls {
             _ => {}
         }
         if call.arguments.is_empty() {
-            // A name that goes on, or that of the next call?
+            // Is this a continued name, or the name of the next call?
             let longer = format!("{}{name}", call.name);
             return call.name != *name
                 && self.map.knows(&call.name)
@@ -166,7 +166,7 @@ impl Calls {
     }
 
     fn begin(&mut self, index: Option<u64>, events: &mut Vec<ModelEvent>) -> usize {
-        // Whole calls need not wait for the end of the answer.
+        // Complete calls need not wait for the end of the answer.
         for (key, call) in self.calls.iter_mut().enumerate() {
             if call.target.is_some() && call.is_whole() {
                 call.end(key as u64, events);
@@ -177,7 +177,7 @@ impl Calls {
     }
 
     fn append(&mut self, at: usize, fragment: Fragment<'_>, whole: &Bytes, events: &mut Vec<ModelEvent>) {
-        // The client could not tell two calls of one id apart when it returns their outputs.
+        // A repeated id is dropped: the client could not tell the two calls apart when it returns outputs.
         let id = fragment.id.filter(|id| !self.calls.iter().any(|call| call.id.as_ref() == Some(id)));
         let all_begun = self.calls.iter().take(at + 1).all(|call| call.target.is_some());
         let Some(call) = self.calls.get_mut(at) else { return };
@@ -191,7 +191,7 @@ impl Calls {
             && call.arguments.is_empty()
             && call.target.is_none()
         {
-            // A name that is said again as a whole is no longer name.
+            // A repeated complete name is not appended.
             if call.name != name || !self.map.knows(&name) {
                 call.name.push_str(&name);
             }
@@ -202,7 +202,7 @@ impl Calls {
             None => (arguments.text().as_bytes(), false),
         };
         if shared && all_begun && call.streams() && call.sent == call.arguments.len() {
-            // The usual case: what came goes on, without a copy.
+            // The usual case: passed on without a copy.
             if let Some(text) = arguments.as_str().filter(|text| !text.is_empty()) {
                 events.push(ModelEvent::CallDelta { key: at as u64, delta: literal(whole, text) });
                 call.arguments.extend_from_slice(piece);
@@ -212,7 +212,7 @@ impl Calls {
         }
         match shared {
             true => call.arguments.extend_from_slice(piece),
-            // An object where a string should be.
+            // An object in place of a string.
             false => call.arguments.extend_from_slice(Literal::from_text(arguments.text()).escaped()),
         }
         self.pass_on(events);
@@ -248,7 +248,7 @@ impl PartialCall {
         events.push(ModelEvent::CallStart { key, call: head });
     }
 
-    /// Whether arguments are passed on as they come; those of a wrapped custom tool are unwrapped at the end.
+    /// Whether arguments are streamed; those of a wrapped custom tool are unwrapped at the end.
     fn streams(&self) -> bool {
         self.target.as_ref().is_some_and(|target| target.kind != CallKind::Custom)
     }
@@ -283,7 +283,7 @@ impl PartialCall {
             return;
         }
         self.hand_out(key, events);
-        // RAM-28: a call without arguments has an empty object of them.
+        // RAM-28: a call without arguments has an empty object as arguments.
         if self.streams() && self.arguments.is_empty() {
             events.push(ModelEvent::CallDelta { key, delta: Literal::from_text("{}") });
         }
@@ -291,7 +291,7 @@ impl PartialCall {
     }
 }
 
-/// Shares the message's memory where the text is part of it.
+/// Shares the memory of the received message if the text is a part of it.
 fn literal(whole: &Bytes, text: JsonStr<'_>) -> Literal {
     match whole.is_empty() {
         true => text.into(),

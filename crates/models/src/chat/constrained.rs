@@ -1,21 +1,22 @@
-//! Tools for models that have none: the tool list becomes a JSON schema for the answer, and the answer becomes calls.
+//! Tools for models without tool calls: the tool list becomes a JSON schema for the answer, and the answer becomes
+//! calls.
 //!
-//! Under the schema the model writes `{"calls": [{"tool": …, "arguments": …}]}` or `{"answer": …}`. A model that writes
-//! something else has answered in prose, and that is passed on as text. Prose, and an answer that is a string, are passed
-//! on while they are being written. The form itself is never shown: calls that are cut, empty or not allowed are dropped.
+//! Under the schema the model writes `{"calls": [{"tool": …, "arguments": …}]}` or `{"answer": …}`. Any other text is
+//! prose and passed on as text. Prose, and an answer that is a string, are streamed. The JSON form is never shown:
+//! calls that are cut off, empty or not allowed are dropped.
 
 use amalgam_core::{Choice, ModelEvent, Toolset};
 use amalgam_protocol::{JsonStr, Literal, Raw, Shape, TextFormat, Writer};
 
 use super::calls::Calls;
 
-/// Tells the decoder that the answer was asked for by our schema.
+/// Tells the decoder that the request used our schema.
 pub(super) const NOTE: &str = "constrained";
 
-/// Tells the decoder that no call is allowed, in a conversation with calls that a model may go on to imitate.
+/// Tells the decoder that no call is allowed, although the model may imitate calls of the history.
 pub(super) const NOTE_WITHOUT_CALLS: &str = "constrained without calls";
 
-/// What the model is told about its tools.
+/// The description of the tools in the instructions.
 pub(super) fn preamble(toolset: &Toolset<'_>, format: &TextFormat<'_>) -> String {
     let mut text = String::from("Reply with one JSON object and nothing else.\n");
     let several = match toolset.parallel {
@@ -99,7 +100,7 @@ fn may_answer(toolset: &Toolset<'_>) -> bool {
     matches!(toolset.choice, Choice::Auto | Choice::None)
 }
 
-/// An object of exactly this field.
+/// An object with exactly this field.
 fn one_field(writer: &mut Writer, name: &str, schema: impl FnOnce(&mut Writer)) {
     writer.object(|writer| {
         writer.key("type").string("object");
@@ -127,8 +128,8 @@ fn call_schema(writer: &mut Writer, name: &str, arguments: impl FnOnce(&mut Writ
     });
 }
 
-/// Writes a client's schema inside ours. One that refers to its own parts moves to the definitions, where the
-/// references are made to lead.
+/// Writes a client's schema inside ours. A schema with references to its own parts moves to the definitions, and its
+/// references are adjusted.
 fn embed(writer: &mut Writer, definitions: &mut Writer, schema: Option<Raw<'_>>, place: &str) {
     match schema {
         None => writer.valid(br#"{"type":"object"}"#),
@@ -141,7 +142,7 @@ fn embed(writer: &mut Writer, definitions: &mut Writer, schema: Option<Raw<'_>>,
     }
 }
 
-/// Copies a schema, with its references to `#` led to `root`. The depth is bounded by the request's.
+/// Copies a schema and redirects its references from `#` to `root`. The request's depth bounds the recursion.
 fn relocate(writer: &mut Writer, schema: Raw<'_>, root: &str) {
     match schema.shape() {
         Shape::Object => writer.object(|writer| {
@@ -162,7 +163,7 @@ fn relocate(writer: &mut Writer, schema: Raw<'_>, root: &str) {
 /// Reads the text of an answer by our schema.
 #[derive(Debug)]
 pub(super) struct AnswerReader {
-    /// What has come and was not passed on.
+    /// Text that was received and not passed on.
     text: String,
     state: State,
     allows_calls: bool,
@@ -170,19 +171,19 @@ pub(super) struct AnswerReader {
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Anything is possible still.
+    /// The form is not known yet.
     #[default]
     Unknown,
     /// Inside the string of `{"answer": "…`.
     Answering,
-    /// The string has ended; what follows closes the object.
+    /// After the string; the rest closes the object.
     Answered,
-    /// The model writes something else, which is passed on as it comes.
+    /// The model writes prose, which is passed on unchanged.
     Prose,
 }
 
 impl AnswerReader {
-    /// The reader that the context of a request selects, if any.
+    /// The reader that a request's note selects, if any.
     pub(super) fn of_note(answer_context: Option<&str>) -> Option<Self> {
         let allows_calls = match answer_context? {
             NOTE => true,
@@ -192,17 +193,17 @@ impl AnswerReader {
         Some(Self { text: String::new(), state: State::Unknown, allows_calls })
     }
 
-    /// Takes a piece of the text. What is certain to be the answer's text is passed on.
+    /// Handles a piece of text. Passes on what is certain to be the answer's text.
     pub(super) fn push(&mut self, piece: &str, events: &mut Vec<ModelEvent>) {
         match self.state {
             State::Answered => return,
-            State::Prose => return say(piece, events),
+            State::Prose => return emit_text(piece, events),
             State::Unknown | State::Answering => self.text.push_str(piece),
         }
         if self.state == State::Unknown {
             if is_prose(&self.text) {
                 self.state = State::Prose;
-                return say(&std::mem::take(&mut self.text), events);
+                return emit_text(&std::mem::take(&mut self.text), events);
             }
             let Some(start) = answer_start(&self.text) else { return };
             self.text.drain(..start);
@@ -218,21 +219,21 @@ impl AnswerReader {
         }
     }
 
-    /// The answer is over: gives the calls or the text that it holds and that were not passed on. Whether it ends before its
-    /// own end.
+    /// Handles the end of the answer: emits the calls or the text that were not passed on. Returns whether the answer
+    /// was cut off.
     pub(super) fn conclude(&mut self, calls: &mut Calls, events: &mut Vec<ModelEvent>) -> bool {
         let text = std::mem::take(&mut self.text);
-        // In an answer that was cut off, half an escape may be left; it is nothing that could be shown.
+        // An answer that was cut off may end in half an escape, which cannot be shown.
         if self.state != State::Unknown {
             return false;
         }
         let object = unfenced(&text);
         let Ok(raw) = Raw::parse(object.as_bytes()) else {
             match beginning(&text) {
-                None => say(&text, events),
+                None => emit_text(&text, events),
                 Some(Beginning::Calls) => return true,
                 Some(Beginning::Answer(rest)) => {
-                    say(rest, events);
+                    emit_text(rest, events);
                     return true;
                 }
             }
@@ -253,25 +254,25 @@ impl AnswerReader {
         }
         match raw.get("answer") {
             Some(answer) => match answer.as_str() {
-                Some(answer) => say(&answer.decode(), events),
-                None => say(answer.text(), events),
+                Some(answer) => emit_text(&answer.decode(), events),
+                None => emit_text(answer.text(), events),
             },
             None if raw.get("calls").is_some() || raw.get("tool").is_some() => {}
-            None => say(&text, events),
+            None => emit_text(&text, events),
         }
         false
     }
 }
 
-/// What an object by our schema begins with, where it is not whole.
+/// The beginning of an incomplete object under our schema.
 enum Beginning<'t> {
-    /// Calls, or too little to tell.
+    /// Calls, or too short to know.
     Calls,
-    /// An answer that is not a string, from its first character on.
+    /// An answer that is not a string, from its first character.
     Answer(&'t str),
 }
 
-/// Whether a text that is no whole object begins one by our schema.
+/// Recognises the beginning of an object under our schema.
 fn beginning(text: &str) -> Option<Beginning<'_>> {
     let unfenced = text.trim_start();
     let unfenced = unfenced.strip_prefix("```").map_or(unfenced, |rest| rest.strip_prefix("json").unwrap_or(rest));
@@ -284,13 +285,13 @@ fn beginning(text: &str) -> Option<Beginning<'_>> {
     ours.then_some(Beginning::Calls)
 }
 
-/// Whether a text cannot become an object by our schema any more, with or without a fence around it.
+/// Whether a text can no longer become an object under our schema, with or without a code fence.
 fn is_prose(text: &str) -> bool {
     text.trim_start().chars().next().is_some_and(|first| !matches!(first, '{' | '`'))
 }
 
-/// The text of a JSON string that a model wrote. Bare control characters and escapes that do not exist are what models
-/// get wrong when nothing holds them to the schema.
+/// Repairs the text of a JSON string. Models whose output is not constrained write bare control characters and invalid
+/// escapes.
 fn tidy(run: &str) -> Literal {
     let quoted = format!("\"{run}\"");
     if let Some(text) = Raw::parse(quoted.as_bytes()).ok().and_then(Raw::as_str) {
@@ -316,18 +317,18 @@ fn tidy(run: &str) -> Literal {
     Literal::from_escaped(&escaped)
 }
 
-/// The four digits of an escape that begin a text.
+/// The four digits of an escape at the beginning of a text.
 fn hex_digits(text: &str) -> Option<&str> {
     text.get(..4).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
 }
 
-fn say(text: &str, events: &mut Vec<ModelEvent>) {
+fn emit_text(text: &str, events: &mut Vec<ModelEvent>) {
     if !text.is_empty() {
         events.push(ModelEvent::Text { delta: Literal::from_text(text), logprobs: None });
     }
 }
 
-/// Where the string begins in `{"answer": "…`; nothing while that is not certain.
+/// Where the string begins in `{"answer": "…`; `None` while that is not certain.
 fn answer_start(text: &str) -> Option<usize> {
     let mut rest = text.trim_start();
     for token in ["{", "\"answer\"", ":"] {
@@ -336,7 +337,7 @@ fn answer_start(text: &str) -> Option<usize> {
     rest.strip_prefix('"').map(|rest| text.len() - rest.len())
 }
 
-/// How much of an escaped string is whole escapes and characters, and whether its closing quote comes next.
+/// The length of the complete escapes and characters of an escaped string, and whether its closing quote follows.
 fn string_run(bytes: &[u8]) -> (usize, bool) {
     let mut at = 0;
     while let Some(byte) = bytes.get(at) {
@@ -352,7 +353,7 @@ fn string_run(bytes: &[u8]) -> (usize, bool) {
     (at, false)
 }
 
-/// The length of the escape that begins here, once it is whole. The two halves of a surrogate pair stay together.
+/// The length of the escape at the beginning, if it is complete. Both halves of a surrogate pair belong together.
 fn escape_length(bytes: &[u8]) -> Option<usize> {
     match bytes.get(1)? {
         b'u' => {
@@ -367,7 +368,7 @@ fn escape_length(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// The text inside a code fence that some models cannot leave out.
+/// The text inside a code fence, which some models add.
 fn unfenced(text: &str) -> &str {
     let trimmed = text.trim();
     let inner = trimmed.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));

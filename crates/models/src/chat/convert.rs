@@ -1,4 +1,4 @@
-//! Translates a request to Chat Completions: all parameters except the messages, and what is lost.
+//! Translates a request to Chat Completions: all parameters except the messages, and the losses.
 
 use amalgam_core::{
     AnswerContext, Choice, Delivery, Entry, Fault, History, Loss, Losses, ModelRequest, Offer, PreparedRequest, Seal,
@@ -13,9 +13,9 @@ use crate::{
 
 use super::{Wire, constrained, messages};
 
-/// Fields that a caller cannot hand on: they are bookkeeping between clients and Responses servers, or would change the
-/// answer into something that is not read.
-const NOT_HANDED_ON: [(&str, Option<&str>); 7] = [
+/// Fields that are not forwarded: they concern clients and Responses servers only, or would change the answer into a
+/// form that the decoder does not read.
+const NOT_FORWARDED: [(&str, Option<&str>); 7] = [
     ("client_metadata", None),
     ("generate", None),
     ("type", None),
@@ -68,7 +68,7 @@ pub(super) fn prepare(
     body.settings(wire, settings, wants_logprobs);
     body.extra(settings, &mut losses);
     body.writer.outside(b"}");
-    lose_the_rest(settings, &mut losses);
+    report_losses(settings, &mut losses);
     Ok(PreparedRequest {
         body: body.writer.into_bytes().into(),
         losses: losses.into_list(),
@@ -85,9 +85,9 @@ pub(super) fn prepare(
     })
 }
 
-/// Roughly the size of what is copied into the body, so that it is written in one piece of memory.
+/// The approximate size of the body, so that it is written into one allocation.
 fn size_of(history: &History<'_>, settings: &CreateResponse<'_>) -> usize {
-    let said = history.instructions.iter().chain(&history.entries).map(|entry| match entry {
+    let entries = history.instructions.iter().chain(&history.entries).map(|entry| match entry {
         Entry::Message { item: Some(item), .. } => item.text().len(),
         Entry::Message { content: amalgam_protocol::Content::Text(text), .. } => text.escaped().len() + 64,
         Entry::Message { .. } => 256,
@@ -97,7 +97,7 @@ fn size_of(history: &History<'_>, settings: &CreateResponse<'_>) -> usize {
         Entry::Reasoning(item) | Entry::Opaque(item) => item.raw.text().len().min(4096),
     });
     let tools = settings.tools.iter().map(|tool| tool.raw.text().len() + 64);
-    512 + said.chain(tools).sum::<usize>()
+    512 + entries.chain(tools).sum::<usize>()
 }
 
 fn asks_for_logprobs(settings: &CreateResponse<'_>) -> bool {
@@ -105,7 +105,7 @@ fn asks_for_logprobs(settings: &CreateResponse<'_>) -> bool {
         || settings.include.iter().any(|include| include == "message.output_text.logprobs")
 }
 
-/// The body, and which fields it has.
+/// The body, and the fields that it has.
 struct Body {
     writer: Writer,
     written: Vec<&'static str>,
@@ -147,7 +147,7 @@ impl Body {
         }
         self.field("tools").array(|writer| toolset.offers.iter().for_each(|offer| write_offer(writer, offer)));
         match &toolset.choice {
-            // RAM-25: the one tool that was named is the only one offered, so that more servers understand the choice.
+            // RAM-25: a named tool is the only one offered, so that more servers understand the choice.
             Choice::Required | Choice::Named(_) => self.field("tool_choice").string("required"),
             Choice::Auto if settings.tool_choice.is_some() => self.field("tool_choice").string("auto"),
             Choice::Auto | Choice::None => {}
@@ -173,7 +173,7 @@ impl Body {
         }
     }
 
-    /// The tool list as a schema for the answer.
+    /// Writes the tool list as a schema for the answer.
     fn constrained(&mut self, toolset: &Toolset<'_>, settings: &CreateResponse<'_>, losses: &mut Losses) {
         let schema = constrained::schema(toolset, &settings.text.format);
         self.field("response_format").object(|writer| {
@@ -216,11 +216,11 @@ impl Body {
         self.optional_text("user", settings.user.as_deref());
     }
 
-    /// Fields that we do not know may be this server's own: `seed`, `stop`, `top_k`, `chat_template_kwargs` …
+    /// Unknown fields may belong to this server: `seed`, `stop`, `top_k`, `chat_template_kwargs` …
     fn extra(&mut self, settings: &CreateResponse<'_>, losses: &mut Losses) {
         for (key, value) in settings.extra.iter().filter(|(_, value)| !value.is_null()) {
             let name = key.decode();
-            if let Some((_, reason)) = NOT_HANDED_ON.iter().find(|(kept, _)| *kept == name) {
+            if let Some((_, reason)) = NOT_FORWARDED.iter().find(|(kept, _)| *kept == name) {
                 losses.extend(reason.map(|reason| Loss::new(name.into_owned(), reason)));
             } else if self.written.contains(&&*name) {
                 losses.add(name.into_owned(), "another field of the request decides this one");
@@ -236,7 +236,7 @@ fn write_offer(writer: &mut Writer, offer: &Offer<'_>) {
         writer.key("type").string("function");
         writer.key("function").object(|writer| {
             writer.key("name").string(&offer.name);
-            // RAM-24: templates stumble over a missing description.
+            // RAM-24: templates fail on a missing description.
             match &offer.description {
                 Some(description) => description.write(writer.key("description")),
                 None => writer.key("description").string(""),
@@ -274,8 +274,8 @@ fn unknown_format(format: Raw<'_>) -> Loss {
     Loss::new("text.format", format!("this upstream has no format `{kind}`"))
 }
 
-/// What the caller asked for and this wire has no field for.
-fn lose_the_rest(settings: &CreateResponse<'_>, losses: &mut Losses) {
+/// Reports parameters for which the API has no field.
+fn report_losses(settings: &CreateResponse<'_>, losses: &mut Losses) {
     let no_field = "this upstream has no such field";
     if settings.prompt.is_some() {
         losses.add("prompt", no_field);
@@ -283,7 +283,7 @@ fn lose_the_rest(settings: &CreateResponse<'_>, losses: &mut Losses) {
     if settings.context_management.is_some() {
         losses.add("context_management", no_field);
     }
-    // Reasoning is returned as summaries wherever the upstream returns any, so asking for summaries is no loss.
+    // Reasoning is always returned as summaries, so a request for summaries is not a loss.
     let known = |name: &str| matches!(name, "effort" | "summary" | "generate_summary");
     for (key, value) in settings.reasoning.iter().flat_map(|reasoning| reasoning.raw.fields()) {
         if !known(key.escaped()) && !value.is_null() {

@@ -540,7 +540,7 @@ fn calls_around_a_message_are_one_message_with_their_outputs_behind_it() {
     assert_eq!((messages, losses), (expected, Vec::new()));
 }
 
-/// What strict servers demand: behind calls come exactly their outputs.
+/// The rule of strict servers: calls are followed by exactly their outputs.
 fn strictly_paired(messages: &Value) -> Result<(), String> {
     let mut open: Vec<&Value> = Vec::new();
     for message in messages.as_array().unwrap() {

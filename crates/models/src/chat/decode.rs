@@ -1,40 +1,41 @@
-//! Reads answers of Chat Completions, streamed or whole, in the variants that servers write.
+//! Decodes answers of Chat Completions, streamed or whole, in the variants that servers send.
 
 use std::sync::Arc;
 
 use amalgam_core::{Fault, FaultKind, Finish, ModelError, ModelEvent, PreparedRequest, Seal};
-use amalgam_protocol::{DEFAULT_DEPTH, Ends, Frame, Json, JsonStr, Literal, Raw, Shape, Usage, Writer};
+use amalgam_protocol::{DEFAULT_DEPTH, Frame, Json, JsonStr, Literal, Raw, Shape, Usage, ValueIndex, Writer};
 use bytes::Bytes;
 
 use crate::{decode::Decode, reasoning_seal::Sealing, template::Template};
 
-use super::{THOUGHTS_FIELDS, calls::Calls, constrained::AnswerReader, failure};
+use super::{REASONING_FIELDS, calls::Calls, constrained::AnswerReader, failure};
 
-/// Reads one answer.
+/// Decodes one answer.
 pub(super) struct Decoder {
     calls: Calls,
     wants_logprobs: bool,
-    /// Reads the text where it was asked for by our tool schema.
+    /// Reads the text, if the request used our tool schema.
     answer: Option<AnswerReader>,
-    begun: bool,
-    /// Text or a refusal was passed on.
-    said: bool,
-    /// A reasoning item is open.
+    started: bool,
+    /// Whether text or a refusal was passed on.
+    has_text: bool,
+    /// Whether a reasoning item is open.
     thinking: bool,
-    /// The text of the open reasoning item, escaped, if it is sealed, and the field that it came in.
+    /// The escaped text of the open reasoning item, if it is sealed, and the field that it came in.
     reasoning_text: Vec<u8>,
     reasoning_field: &'static str,
     sealing: Sealing,
-    /// A message has come, if only an empty one.
+    /// Whether a message has arrived, even an empty one.
     answered: bool,
-    /// A part of the answer has arrived: text, reasoning or calls.
-    heard: bool,
-    /// What was said after a call began: it would end a call whose arguments are still to come.
+    /// Whether text, reasoning or calls have arrived.
+    has_content: bool,
+    /// Events after the beginning of a call. Passed on at once, they would end a call whose arguments are still
+    /// arriving.
     late: Vec<ModelEvent>,
     usage: Option<Usage>,
     finish: Option<Finish>,
     over: bool,
-    /// The last chunk, if it held a piece of text and nothing else that matters.
+    /// The last chunk, if it contained a piece of text and nothing else that matters.
     template: Option<Template>,
 }
 
@@ -49,7 +50,7 @@ struct Delta<'a> {
     function_call: Option<Raw<'a>>,
 }
 
-/// Whether tool calls are fragments or whole.
+/// Whether tool calls are fragments or complete.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Piece {
     Delta,
@@ -62,14 +63,14 @@ impl Decoder {
             calls: Calls::new(prepared.calls.clone()),
             wants_logprobs: prepared.answer_context.wants_logprobs,
             answer: AnswerReader::of_note(prepared.answer_context.own.as_deref()),
-            begun: false,
-            said: false,
+            started: false,
+            has_text: false,
             thinking: false,
             reasoning_text: Vec::new(),
-            reasoning_field: THOUGHTS_FIELDS[0],
+            reasoning_field: REASONING_FIELDS[0],
             sealing: Sealing::new(&prepared.answer_context, upstream, seal),
             answered: false,
-            heard: false,
+            has_content: false,
             late: Vec::new(),
             usage: None,
             finish: None,
@@ -78,7 +79,7 @@ impl Decoder {
         }
     }
 
-    /// One chunk of a stream, or the whole answer.
+    /// Handles one chunk of a stream, or the whole answer.
     fn chunk(&mut self, raw: Raw<'_>, data: &Bytes, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
         let mut choices = None;
         let mut error = None;
@@ -87,19 +88,19 @@ impl Decoder {
             match key.escaped() {
                 "choices" => choices = Some(value),
                 "usage" => self.count(value),
-                // Groq's place for it.
+                // Groq's field.
                 "x_groq" => value.get("usage").into_iter().for_each(|usage| self.count(usage)),
                 "error" if !value.is_null() => error = Some(value),
                 "object" if value.text() == "\"error\"" => error = error.or(Some(raw)),
-                "id" if !self.begun => id = value.as_str(),
-                "model" if !self.begun => model = value.as_str(),
+                "id" if !self.started => id = value.as_str(),
+                "model" if !self.started => model = value.as_str(),
                 _ => {}
             }
         }
         if let Some(error) = error {
             return self.fail(error, events);
         }
-        if !std::mem::replace(&mut self.begun, true) {
+        if !std::mem::replace(&mut self.started, true) {
             let text =
                 |text: Option<JsonStr<'_>>| text.filter(|text| !text.is_empty()).map(|text| text.decode().into_owned());
             events.push(ModelEvent::Begun { id: text(id), model: text(model) });
@@ -119,7 +120,7 @@ impl Decoder {
                 "message" if value.shape() == Shape::Object => message = Some(value),
                 "logprobs" if self.wants_logprobs => logprobs = value.get("content"),
                 "finish_reason" => reason = value.as_str(),
-                // Moonshot's place for it.
+                // Moonshot's field.
                 "usage" => self.count(value),
                 "error" if !value.is_null() => return self.fail(value, events),
                 _ => {}
@@ -153,8 +154,8 @@ impl Decoder {
             match key.escaped() {
                 "content" => delta.content = Some(value),
                 "refusal" => delta.refusal = value.as_str(),
-                // The same reasoning under two names counts once.
-                name if let Some(field) = THOUGHTS_FIELDS.into_iter().find(|field| *field == name)
+                // The same reasoning in two fields counts once.
+                name if let Some(field) = REASONING_FIELDS.into_iter().find(|field| *field == name)
                     && delta.reasoning_text.is_none_or(|(_, known)| known.text() == "\"\"") =>
                 {
                     delta.reasoning_text = Some((field, value));
@@ -173,17 +174,17 @@ impl Decoder {
             self.content(content, logprobs, data, events);
         }
         if let Some(refusal) = delta.refusal.filter(|refusal| !refusal.is_empty()) {
-            self.say(ModelEvent::Refusal(Literal::within(data, refusal)), events);
+            self.emit_text(ModelEvent::Refusal(Literal::within(data, refusal)), events);
         }
         for annotation in delta.annotations.into_iter().flat_map(Raw::elements) {
-            if self.said
+            if self.has_text
                 && let Some(annotation) = annotation_of(annotation)
             {
-                self.say(ModelEvent::Annotation(annotation), events);
+                self.emit_text(ModelEvent::Annotation(annotation), events);
             }
         }
         if delta.tool_calls.is_some_and(|list| list.elements().next().is_some()) || delta.function_call.is_some() {
-            self.heard = true;
+            self.has_content = true;
             self.stop_thinking(events);
         }
         match (delta.tool_calls, piece) {
@@ -207,7 +208,7 @@ impl Decoder {
             } else if let Some(reasoning_text) = part.get("thinking") {
                 self.think(reasoning_text, data, events);
             } else if let Some(refusal) = part.get("refusal").and_then(Raw::as_str) {
-                self.say(ModelEvent::Refusal(Literal::within(data, refusal)), events);
+                self.emit_text(ModelEvent::Refusal(Literal::within(data, refusal)), events);
             } else if let Some(text) = part.get("text").and_then(Raw::as_str) {
                 self.text(text, None, data, events);
             }
@@ -218,27 +219,27 @@ impl Decoder {
         if text.is_empty() {
             return;
         }
-        self.heard = true;
+        self.has_content = true;
         match &mut self.answer {
             Some(answer) => {
                 let mut found = Vec::new();
                 answer.push(&text.decode(), &mut found);
-                found.into_iter().for_each(|event| self.say(event, events));
+                found.into_iter().for_each(|event| self.emit_text(event, events));
             }
             None => {
                 let logprobs = logprobs.map(logprobs_of);
-                self.say(ModelEvent::Text { delta: Literal::within(data, text), logprobs }, events);
+                self.emit_text(ModelEvent::Text { delta: Literal::within(data, text), logprobs }, events);
             }
         }
     }
 
-    fn say(&mut self, event: ModelEvent, events: &mut Vec<ModelEvent>) {
-        (self.said, self.heard) = (true, true);
+    fn emit_text(&mut self, event: ModelEvent, events: &mut Vec<ModelEvent>) {
+        (self.has_text, self.has_content) = (true, true);
         self.stop_thinking(events);
         self.pass(event, events);
     }
 
-    /// Passes an event on, or keeps it until the calls are over.
+    /// Passes an event on, or holds it until the calls have ended.
     fn pass(&mut self, event: ModelEvent, events: &mut Vec<ModelEvent>) {
         match self.calls.is_empty() {
             true => events.push(event),
@@ -246,12 +247,12 @@ impl Decoder {
         }
     }
 
-    /// A text, an object around one, or a list of either.
+    /// Handles reasoning: a text, an object with one, or a list of either.
     fn think(&mut self, reasoning_text: Raw<'_>, data: &Bytes, events: &mut Vec<ModelEvent>) {
         match reasoning_text.shape() {
             Shape::String => {
                 let Some(text) = reasoning_text.as_str().filter(|text| !text.is_empty()) else { return };
-                (self.heard, self.thinking) = (true, true);
+                (self.has_content, self.thinking) = (true, true);
                 if self.sealing.is_wanted() {
                     self.reasoning_text.extend_from_slice(text.escaped().as_bytes());
                 }
@@ -281,11 +282,11 @@ impl Decoder {
         }
     }
 
-    /// The last word counts; one that says nothing is none.
+    /// Reads usage. The last report counts, unless it is empty.
     fn count(&mut self, raw: Raw<'_>) {
         let mut usage = Usage::read(raw);
         if usage.cached_tokens == 0 {
-            // DeepSeek's name for it.
+            // DeepSeek's field.
             usage.cached_tokens = raw.get("prompt_cache_hit_tokens").and_then(Raw::as_u64).unwrap_or_default();
         }
         if usage.input_tokens > 0 || usage.output_tokens > 0 {
@@ -293,10 +294,10 @@ impl Decoder {
         }
     }
 
-    /// An error in place of an answer is an answer's error; one inside an answer ends it.
+    /// An error before any content is an error of the request; later it ends the answer as failed.
     fn fail(&mut self, error: Raw<'_>, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
         let error = failure::read(error);
-        if !self.heard {
+        if !self.has_content {
             return Err(error);
         }
         self.finish = Some(Finish::Failed(error.into_fault()));
@@ -330,7 +331,7 @@ impl Decode for Decoder {
         match frame.data.trim_ascii() {
             _ if self.over => Ok(()),
             b"" => Ok(()),
-            b"[DONE]" if self.finish.is_none() && !self.heard => Err(ModelError::CutShort),
+            b"[DONE]" if self.finish.is_none() && !self.has_content => Err(ModelError::CutShort),
             b"[DONE]" => {
                 self.conclude(events);
                 Ok(())
@@ -338,11 +339,11 @@ impl Decode for Decoder {
             _ => {
                 if let Some(delta) = self.template.as_ref().and_then(|template| template.fill(&frame)) {
                     if !delta.is_empty() {
-                        self.say(ModelEvent::Text { delta, logprobs: None }, events);
+                        self.emit_text(ModelEvent::Text { delta, logprobs: None }, events);
                     }
                     return Ok(());
                 }
-                let mut ends = Ends::default();
+                let mut ends = ValueIndex::default();
                 let raw = Raw::parse_large(&frame.data, DEFAULT_DEPTH, &mut ends).map_err(unreadable)?;
                 let before = events.len();
                 self.chunk(raw, &frame.data, events)?;
@@ -361,7 +362,7 @@ impl Decode for Decoder {
 
     fn end(&mut self, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
         match self.finish {
-            // Several servers leave `[DONE]` out.
+            // Several servers omit `[DONE]`.
             Some(_) => {
                 self.conclude(events);
                 Ok(())
@@ -371,7 +372,7 @@ impl Decode for Decoder {
     }
 
     fn whole(&mut self, body: Bytes, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
-        let mut ends = Ends::default();
+        let mut ends = ValueIndex::default();
         let raw = Raw::parse_large(&body, DEFAULT_DEPTH, &mut ends).map_err(unreadable)?;
         self.chunk(raw, &body, events)?;
         if !self.answered {
@@ -384,7 +385,7 @@ impl Decode for Decoder {
     }
 }
 
-/// The one text of a chunk.
+/// The only text of a chunk.
 fn text_of(chunk: Raw<'_>) -> Option<JsonStr<'_>> {
     let choice = chunk.get("choices")?.elements().next()?;
     choice.get("delta")?.get("content")?.as_str()
@@ -394,7 +395,7 @@ fn unreadable(error: amalgam_protocol::SyntaxError) -> ModelError {
     ModelError::Unreadable(error.to_string())
 }
 
-/// Why an answer is over. An unknown reason is an end like any other; an empty one is none.
+/// The finish reason. An unknown reason counts as `stop`; an empty one is ignored.
 fn finish_of(reason: JsonStr<'_>) -> Option<Finish> {
     let failed = |kind, message: &'static str| {
         Finish::Failed(Fault::new(kind, message).detail(format_args!("finish_reason {}", reason.escaped())))
@@ -412,7 +413,7 @@ fn finish_of(reason: JsonStr<'_>) -> Option<Finish> {
     })
 }
 
-/// Log probabilities as the Responses wire writes them: every entry with all four fields.
+/// Log probabilities in the format of the Responses API: every entry has all four fields.
 fn logprobs_of(list: Raw<'_>) -> Json {
     let is_full = |entry: Raw<'_>| {
         let array = |name| entry.get(name).is_some_and(|value| value.shape() == Shape::Array);
@@ -447,7 +448,7 @@ fn write_token(writer: &mut Writer, entry: Raw<'_>) {
     }
 }
 
-/// A citation as the Responses wire writes it: its fields are not nested.
+/// A citation in the format of the Responses API: its fields are not nested.
 fn annotation_of(annotation: Raw<'_>) -> Option<Json> {
     let kind = annotation.get("type")?.as_str()?;
     let nested = match annotation.get(&kind.decode()) {

@@ -403,7 +403,7 @@ fn reasoning_are_sealed_with_the_field_that_they_came_in() {
         };
         (ends, expected("ab"), expected("late"))
     };
-    for field in THOUGHTS_FIELDS {
+    for field in REASONING_FIELDS {
         let (ends, first, _) = sealed(field, &[thought(field, "a"), thought(field, "b"), said("x")]);
         assert_eq!(ends, [first]);
         let (ends, first, _) = sealed(field, &[thought(field, "ab"), call.clone()]);

@@ -3,10 +3,10 @@
 use amalgam_core::ModelError;
 use amalgam_protocol::{Raw, Shape};
 
-/// What the log gets of an error object.
+/// The maximum size of an error object in the log.
 const LOGGED_BYTES: usize = 2 * 1024;
 
-/// Reads an error that stands where an answer should: an object, or a bare text.
+/// Reads an error in place of an answer: an object or a bare text.
 pub(super) fn read(error: Raw<'_>) -> ModelError {
     let text = |name: &str| error.get_str(name).map(|text| text.into_owned()).filter(|text| !text.is_empty());
     let message = match error.as_str() {
@@ -14,7 +14,7 @@ pub(super) fn read(error: Raw<'_>) -> ModelError {
         None => text("message").or_else(|| text("detail")),
     };
     let word = text("code").or_else(|| text("type"));
-    // Several servers write the HTTP status as the code.
+    // Several servers send the HTTP status as the code.
     let status = error.get("code").filter(|code| code.shape() == Shape::Number).and_then(Raw::as_u64);
     let status = status.or_else(|| text("code")?.parse().ok()).or_else(|| error.get("status")?.as_u64());
     let status = match status.and_then(|status| u16::try_from(status).ok()) {
@@ -32,7 +32,7 @@ pub(super) fn read(error: Raw<'_>) -> ModelError {
     ModelError::Refused { status, retry_after: None, message, code, param: text("param"), body }
 }
 
-/// The status that a server would have given, had it known in time.
+/// The HTTP status that corresponds to an error's name.
 fn by_name(name: &str) -> Option<u16> {
     let name = name.to_ascii_lowercase();
     let has = |word: &str| name.contains(word);

@@ -1,4 +1,4 @@
-//! Files inside a request: text where they are text, a data URI where they are not.
+//! Files inside a request: as text if they are text, otherwise as a data URI.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// File name endings of text, for files that come without a media type.
+/// File name endings of text, for files without a media type.
 const TEXT_ENDINGS: &[&str] = &[
     "bash", "c", "cc", "cfg", "conf", "cpp", "cs", "css", "csv", "diff", "env", "go", "h", "hpp", "html", "htm", "ini",
     "java", "js", "json", "jsonl", "jsx", "kt", "log", "lua", "md", "markdown", "patch", "php", "pl", "ps1", "py", "r",
@@ -25,7 +25,7 @@ const TEXT_ENDINGS: &[&str] = &[
     "xml", "yaml", "yml",
 ];
 
-/// The characters of a file that is text, by its media type or its name, and by its bytes.
+/// The content of a text file, recognised by its media type or name, and by its bytes.
 pub(super) fn as_text(name: &str, data: JsonStr<'_>) -> Option<String> {
     let data = data.decode();
     let (media_type, base64) = split(&data);
@@ -37,7 +37,7 @@ pub(super) fn as_text(name: &str, data: JsonStr<'_>) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// The file as a data URI, which it may be already.
+/// The file as a data URI.
 pub(super) fn as_data_uri<'a>(name: &str, data: JsonStr<'a>) -> Escaped<'a> {
     if data.escaped().starts_with("data:") {
         return kept(data);
@@ -55,7 +55,7 @@ pub(super) fn as_data_uri<'a>(name: &str, data: JsonStr<'a>) -> Escaped<'a> {
     own(&format!("data:{media_type};base64,{data}"))
 }
 
-/// Media type and base64 of a data URI; bare base64 has no type, a data URI of another coding no base64.
+/// Media type and base64 of a data URI. Bare base64 has no type; a data URI with another encoding has no base64.
 fn split(data: &str) -> (Option<&str>, Option<&str>) {
     let Some(uri) = data.strip_prefix("data:") else { return (None, Some(data)) };
     let Some((head, body)) = uri.split_once(',') else { return (None, None) };

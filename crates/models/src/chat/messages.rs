@@ -1,9 +1,9 @@
-//! A conversation as chat messages.
+//! Converts a history to chat messages.
 //!
-//! Strict servers and chat templates decide the shape: one instruction message at the front; text and calls of the model
-//! in one message; all outputs right behind it, in the order of the calls, as plain strings; whatever an output or an
-//! instruction holds beyond text in a user message after them. Content that is text alone is always one string, parts
-//! joined by line ends, since many servers take nothing else there.
+//! Strict servers and chat templates determine the form: one message of instructions at the front; text and calls of
+//! the model in one message; all outputs directly after it, in the order of the calls, as plain strings; anything else
+//! that an output or an instruction contains in a user message after them. Content that is only text is always one
+//! string, with its parts joined by newlines, because many servers accept nothing else there.
 
 use std::collections::HashMap;
 
@@ -16,16 +16,16 @@ use crate::{
 };
 
 use super::{
-    Replay, THOUGHTS_FIELDS, Wire,
+    REASONING_FIELDS, Replay, Wire,
     parts::{ChatPart, Escaped, PartReader, kept, own, write_joined},
 };
 
 /// Between the parts of one content.
 const LINE: &[u8] = b"\\n";
-/// Between contents that were messages of their own.
+/// Between contents that were separate messages.
 const PARAGRAPH: &[u8] = b"\\n\\n";
 
-/// Writes the messages of a history; `preamble` joins the instructions.
+/// Writes the messages of a history; `preamble` is added to the instructions.
 pub(super) fn write<'a>(
     writer: &mut Writer,
     wire: Wire,
@@ -51,7 +51,7 @@ pub(super) fn write<'a>(
         conversation.take(entry, false);
     }
     let entries = history.in_tool_turns();
-    let live = live_from(&entries);
+    let live = current_turn_start(&entries);
     for (index, entry) in entries.iter().enumerate() {
         conversation.take(entry, index >= live);
     }
@@ -59,12 +59,12 @@ pub(super) fn write<'a>(
     conversation.lead();
 }
 
-/// Where the tool turn begins that is still under way: behind the last word of the user.
-fn live_from(entries: &[Entry<'_>]) -> usize {
-    let said = |entry: &Entry<'_>| {
+/// The index after the user's last message, where the current tool turn begins.
+fn current_turn_start(entries: &[Entry<'_>]) -> usize {
+    let is_user = |entry: &Entry<'_>| {
         matches!(entry, Entry::Message { role: Role::User, .. } | Entry::Note(_) | Entry::Summary(_))
     };
-    entries.iter().rposition(said).map_or(0, |index| index + 1)
+    entries.iter().rposition(is_user).map_or(0, |index| index + 1)
 }
 
 struct Conversation<'a, 'w> {
@@ -72,23 +72,23 @@ struct Conversation<'a, 'w> {
     parts: PartReader<'a, 'w>,
     wire: Wire,
     owner: Owner<'w>,
-    /// Instructions at the front, until something else is said.
+    /// Instructions at the front, until another entry follows.
     leading: Option<Vec<Escaped<'a>>>,
     preamble: Option<String>,
-    /// Whether the answer is asked for by our schema: only then are earlier calls told in its form, for a model imitates
-    /// what it reads.
+    /// Whether the answer follows our schema. Only then are earlier calls written in its form, because a model imitates
+    /// its history.
     by_schema: bool,
     turn: Turn<'a>,
-    /// What could not stand where it was said.
+    /// Parts that could not be written in their own message.
     media: Vec<ChatPart<'a>>,
 }
 
-/// What the model said and asked for in one go, with the outputs that it got.
+/// One answer of the model: text, calls, and the outputs of the calls.
 #[derive(Default)]
 struct Turn<'a> {
     texts: Vec<Escaped<'a>>,
     reasoning_texts: Vec<Escaped<'a>>,
-    /// The field in which the upstream returns its reasoning, where that is known.
+    /// The field in which the upstream returns its reasoning, if it is known.
     reasoning_field: Option<&'static str>,
     calls: Vec<Call<'a>>,
     outputs: Vec<Output<'a>>,
@@ -122,7 +122,7 @@ impl<'a> Conversation<'a, '_> {
                 self.turn.calls.push(call.clone());
             }
             Entry::Output(output) => self.turn.outputs.push(output.clone()),
-            // The tools of such an item are offered already.
+            // The tools of this item are offered already.
             Entry::Opaque(Item { kind: ItemKind::AdditionalTools(_), .. }) => {}
             Entry::Opaque(item) => {
                 let kind = item.raw.get_str("type").unwrap_or_default();
@@ -132,9 +132,9 @@ impl<'a> Conversation<'a, '_> {
         }
     }
 
-    /// The text of a content that must be one; anything else waits for the next user message.
+    /// The text of a content that must be a string; other parts are moved to the next user message.
     fn text_of(&mut self, content: &Content<'a>) -> Option<Escaped<'a>> {
-        // Most contents are no more than that.
+        // Most contents are a single text.
         match content {
             Content::Text(text) => return Some(kept(*text)),
             Content::Parts(parts) => {
@@ -193,11 +193,11 @@ impl<'a> Conversation<'a, '_> {
         };
         if wanted && !reasoning_texts.is_empty() {
             let field = own.and_then(|own| own.get("field")?.as_str());
-            let known = THOUGHTS_FIELDS.into_iter().find(|known| field.is_some_and(|field| field.is(known)));
+            let known = REASONING_FIELDS.into_iter().find(|known| field.is_some_and(|field| field.is(known)));
             self.turn.reasoning_field = known.or(self.turn.reasoning_field);
             self.turn.reasoning_texts.append(&mut reasoning_texts);
         } else if is_foreign {
-            self.turn.texts.extend(reasoning_summary(reasoning).map(|told| super::parts::own(&told)));
+            self.turn.texts.extend(reasoning_summary(reasoning).map(|summary| super::parts::own(&summary)));
         } else if !reasoning_texts.is_empty() {
             self.lose_reasoning(match live {
                 true => "this upstream does not accept earlier reasoning; it was left out",
@@ -210,19 +210,19 @@ impl<'a> Conversation<'a, '_> {
         self.parts.losses.add("input.reasoning", reason);
     }
 
-    /// Writes what waits: the model's turn, its outputs, and what could not stand in them.
+    /// Writes what is pending: the model's answer, its outputs, and the moved parts.
     fn flush(&mut self) {
         let mut turn = std::mem::take(&mut self.turn);
         if !turn.texts.is_empty() || !turn.calls.is_empty() {
             self.lead();
             match self.wire.tool_calls {
                 ToolCalls::Native => self.native(&turn),
-                ToolCalls::Constrained => self.told(&turn),
+                ToolCalls::Constrained => self.write_as_text(&turn),
             }
         } else if !turn.reasoning_texts.is_empty() {
             self.lose_reasoning("reasoning that no message or call follows was left out");
         }
-        // The next turn finds the room of this one.
+        // Cleared instead of dropped, to reuse its memory.
         turn.clear();
         self.turn = turn;
         if !self.media.is_empty() {
@@ -275,7 +275,7 @@ impl<'a> Conversation<'a, '_> {
                 false => write_joined(writer.key("content"), &turn.texts, PARAGRAPH),
             }
             if !turn.reasoning_texts.is_empty() {
-                let field = turn.reasoning_field.unwrap_or(THOUGHTS_FIELDS[0]);
+                let field = turn.reasoning_field.unwrap_or(REASONING_FIELDS[0]);
                 write_joined(writer.key_text(field), &turn.reasoning_texts, PARAGRAPH);
             }
             if !turn.calls.is_empty() {
@@ -293,15 +293,15 @@ impl<'a> Conversation<'a, '_> {
         }
     }
 
-    /// Calls as answers by our schema and outputs as labelled text, for a model that cannot call.
-    fn told(&mut self, turn: &Turn<'a>) {
+    /// Writes calls as answers under our schema and outputs as labelled text, for a model without tool calls.
+    fn write_as_text(&mut self, turn: &Turn<'a>) {
         let mut texts = turn.texts.clone();
         if !turn.calls.is_empty() {
-            let told = match self.by_schema {
+            let text = match self.by_schema {
                 true => calls_as_answer(&turn.calls, self.parts.losses),
                 false => calls_as_text(&turn.calls),
             };
-            texts.push(own(&told));
+            texts.push(own(&text));
         }
         self.plain("assistant", &texts);
         let mut results = Vec::new();
@@ -326,7 +326,7 @@ impl<'a> Conversation<'a, '_> {
             true => own("The output follows below."),
             false => text,
         };
-        // A patch or a command that failed often says so here and nowhere else.
+        // A failed patch or command is often recognisable only by this field.
         let status = match output.kind {
             CallKind::Client(_) => {
                 output.item.get_str("status").filter(|status| status != "completed" || text.is_empty())
@@ -350,7 +350,7 @@ impl<'a> Turn<'a> {
         outputs.clear();
     }
 
-    /// Outputs in the order of their calls.
+    /// The outputs in the order of their calls.
     fn outputs_in_order(&self) -> Vec<&Output<'a>> {
         let mut outputs: Vec<_> = self.outputs.iter().collect();
         if outputs.len() > 1 {
@@ -381,7 +381,8 @@ fn write_call(writer: &mut Writer, call: &Call<'_>, losses: &mut Losses) {
     });
 }
 
-/// Arguments that are no JSON object make some servers refuse the whole history; the model's own words stay readable inside.
+/// Arguments that are not a JSON object make some servers refuse the history, so the original text is wrapped in an
+/// object.
 fn arguments_of(call: &Call<'_>, losses: &mut Losses) -> Literal {
     let arguments = call.wire_arguments();
     let text = arguments.decode();
@@ -396,16 +397,16 @@ fn arguments_of(call: &Call<'_>, losses: &mut Losses) -> Literal {
     }
 }
 
-/// The calls in words.
+/// The calls as text.
 fn calls_as_text(calls: &[Call<'_>]) -> String {
-    let told = calls.iter().map(|call| {
+    let texts = calls.iter().map(|call| {
         let name = call.wire_name();
         format!("[call of tool {name} ({})]\n{}", call.call_id, call.wire_arguments().decode())
     });
-    told.collect::<Vec<_>>().join("\n\n")
+    texts.collect::<Vec<_>>().join("\n\n")
 }
 
-/// The calls as the model would write them under our schema.
+/// The calls in the form of our schema.
 fn calls_as_answer(calls: &[Call<'_>], losses: &mut Losses) -> String {
     let mut writer = Writer::default();
     writer.object(|writer| {

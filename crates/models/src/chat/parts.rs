@@ -1,4 +1,4 @@
-//! Content parts as Chat Completions writes them.
+//! Content parts in the format of Chat Completions.
 
 use std::{borrow::Cow, collections::HashMap};
 
@@ -7,7 +7,7 @@ use amalgam_protocol::{Content, File, Image, JsonStr, Literal, Part, PartKind, R
 
 use super::files;
 
-/// Escaped text, to stand between quotes.
+/// Escaped text, without its quotes.
 pub(super) type Escaped<'a> = Cow<'a, [u8]>;
 
 /// One part.
@@ -19,16 +19,16 @@ pub(super) enum ChatPart<'a> {
     Image { url: Escaped<'a>, detail: Option<&'static str> },
     /// `file`
     File { name: Escaped<'a>, data: Escaped<'a> },
-    /// A part that both wires write alike.
+    /// A part that both APIs write in the same way.
     Same(Raw<'a>),
 }
 
-/// Escapes a text of ours.
+/// Escapes a text of the adapter.
 pub(super) fn own<'a>(text: &str) -> Escaped<'a> {
     Cow::Owned(Literal::from_text(text).escaped().to_vec())
 }
 
-/// A text of the client's, as it was written.
+/// The client's text, with its own escapes.
 pub(super) fn kept(text: JsonStr<'_>) -> Escaped<'_> {
     Cow::Borrowed(text.escaped().as_bytes())
 }
@@ -77,15 +77,15 @@ impl ChatPart<'_> {
     }
 }
 
-/// Reads content into parts.
+/// Converts content into parts.
 pub(super) struct PartReader<'a, 'l> {
-    /// Images that were fetched, as `data:` URIs by their address.
+    /// Fetched images as `data:` URIs, by address.
     pub(super) images: &'a HashMap<String, String>,
     pub(super) losses: &'l mut Losses,
 }
 
 impl<'a> PartReader<'a, '_> {
-    /// The parts of a content in their order.
+    /// The parts of a content, in order.
     pub(super) fn read(&mut self, content: &Content<'a>) -> Vec<ChatPart<'a>> {
         match content {
             Content::Text(text) => vec![ChatPart::Text(kept(*text))],
@@ -94,7 +94,7 @@ impl<'a> PartReader<'a, '_> {
         }
     }
 
-    /// A value that a client did not encode.
+    /// A value in place of a string, which some clients send.
     fn value(&mut self, value: Raw<'a>) -> ChatPart<'a> {
         let screenshot = value.get_str("type").as_deref() == Some("computer_screenshot");
         match value.get("image_url").and_then(Raw::as_str) {
@@ -110,8 +110,8 @@ impl<'a> PartReader<'a, '_> {
             PartKind::Image(image) | PartKind::Screenshot(image) => self.image(image, part.raw),
             PartKind::File(file) => self.file(file, part.raw),
             PartKind::Audio => ChatPart::Same(part.raw),
-            PartKind::Video => self.told(part.raw, "input_video"),
-            PartKind::Other(kind) => self.told(part.raw, kind),
+            PartKind::Video => self.as_json_text(part.raw, "input_video"),
+            PartKind::Other(kind) => self.as_json_text(part.raw, kind),
             PartKind::Encrypted => {
                 self.lose("encrypted_content", "sealed content cannot be read by this upstream and was left out");
                 return None;
@@ -120,7 +120,7 @@ impl<'a> PartReader<'a, '_> {
     }
 
     fn image(&mut self, image: &Image<'a>, raw: Raw<'a>) -> ChatPart<'a> {
-        let Some(url) = image.url else { return self.told(raw, "input_image") };
+        let Some(url) = image.url else { return self.as_json_text(raw, "input_image") };
         let detail = match image.detail.as_deref() {
             None => None,
             Some("auto") => Some("auto"),
@@ -134,7 +134,7 @@ impl<'a> PartReader<'a, '_> {
         ChatPart::Image { url: self.fetched(url.0), detail }
     }
 
-    /// The bytes that were fetched for an address, or the address.
+    /// The `data:` URI that was fetched for an address, or the address.
     fn fetched(&self, url: JsonStr<'a>) -> Escaped<'a> {
         match self.images.is_empty() {
             true => kept(url),
@@ -143,7 +143,7 @@ impl<'a> PartReader<'a, '_> {
     }
 
     fn file(&mut self, file: &File<'a>, raw: Raw<'a>) -> ChatPart<'a> {
-        let Some(data) = file.data else { return self.told(raw, "input_file") };
+        let Some(data) = file.data else { return self.as_json_text(raw, "input_file") };
         let name = file.filename.as_deref().unwrap_or("file");
         match files::as_text(name, data) {
             Some(text) => ChatPart::Text(own(&format!("File: {name}\n\n{text}"))),
@@ -151,8 +151,8 @@ impl<'a> PartReader<'a, '_> {
         }
     }
 
-    /// What the wire has no part for is told as JSON.
-    fn told(&mut self, raw: Raw<'a>, kind: &str) -> ChatPart<'a> {
+    /// Writes a part that the API does not have as JSON text.
+    fn as_json_text(&mut self, raw: Raw<'a>, kind: &str) -> ChatPart<'a> {
         self.lose(kind, "this upstream has no such content; it was sent as JSON text");
         ChatPart::Text(own(raw.text()))
     }

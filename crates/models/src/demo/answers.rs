@@ -14,16 +14,16 @@ use super::{
     script::{Script, ScriptedCall, pieces},
 };
 
-/// Words of tool names that say nothing about what the tool is for.
+/// Words of tool names that do not describe the tool.
 const GENERIC: [&str; 22] = [
     "get", "set", "list", "fetch", "find", "lookup", "create", "make", "do", "run", "call", "use", "tool", "function",
     "current", "the", "a", "of", "for", "to", "by", "in",
 ];
 
-/// The most of a tool's output that is quoted.
+/// The maximum length of a quoted tool output.
 const QUOTED_CHARACTERS: usize = 600;
 
-/// Decides everything.
+/// Computes the answer to a request.
 pub(super) fn script(request: &ModelRequest<'_>, toolset: &Toolset<'_>) -> Result<Script, Fault> {
     let scene = Scene::of(request.history);
     let settings = request.settings;
@@ -44,7 +44,7 @@ pub(super) fn script(request: &ModelRequest<'_>, toolset: &Toolset<'_>) -> Resul
     Ok(script)
 }
 
-/// Settings that change nothing here.
+/// Losses for parameters without effect.
 pub(super) fn losses(settings: &CreateResponse<'_>) -> Vec<Loss> {
     let set = [
         ("temperature", settings.temperature.is_some_and(|value| value != 1.0)),
@@ -59,7 +59,7 @@ pub(super) fn losses(settings: &CreateResponse<'_>) -> Vec<Loss> {
     lost.map(|(field, _)| Loss::new(*field, "the demo model always answers in the same way")).collect()
 }
 
-/// Items of the history that change nothing here, each kind once.
+/// Losses for history items without effect, each kind once.
 pub(super) fn unread(history: &History<'_>, owner: Owner<'_>) -> Vec<Loss> {
     let mut losses = Losses::default();
     for entry in &history.entries {
@@ -82,20 +82,20 @@ pub(super) fn unread(history: &History<'_>, owner: Owner<'_>) -> Vec<Loss> {
     losses.into_list()
 }
 
-/// The part of a conversation that an answer is about.
+/// The part of a conversation that an answer depends on.
 #[derive(Debug, Default)]
 struct Scene {
-    /// The last thing that the user said.
+    /// The user's last message.
     asked: String,
     /// Media types in that message, in order.
     media: Vec<String>,
-    /// Tools that were called since, with what they gave back.
+    /// Names and outputs of tools that were called since.
     results: Vec<(String, String)>,
-    /// Messages before the last one.
+    /// The number of earlier messages.
     earlier: usize,
-    /// Words of summaries of what came before.
+    /// The number of words in summaries of earlier turns.
     summarised: usize,
-    /// Words of instructions.
+    /// The number of words in instructions.
     instructed: usize,
 }
 
@@ -133,7 +133,7 @@ impl Scene {
     }
 }
 
-/// What a content holds beside text, by media type.
+/// The media types of a content's parts that are not text.
 fn media(content: &Content<'_>) -> Vec<String> {
     let Content::Parts(parts) = content else { return Vec::new() };
     let of = |url: Option<JsonStr<'_>>, otherwise: &str| {
@@ -155,7 +155,7 @@ fn media(content: &Content<'_>) -> Vec<String> {
     parts.iter().filter_map(kind).collect()
 }
 
-/// What is called now: what the caller demands, or what the message asks for and was not called yet.
+/// The tools to call now: what `tool_choice` requires, or what the message asks for and was not called yet.
 fn choose_calls<'t, 'a>(
     scene: &Scene,
     toolset: &'t Toolset<'a>,
@@ -176,7 +176,7 @@ fn choose_calls<'t, 'a>(
             mentioned().filter(|offer| !called(offer)).collect()
         }
     };
-    // A name that stands inside another one's is not meant beside it.
+    // A name that is part of another mentioned name is not meant itself.
     let names: Vec<String> = calls.iter().map(|offer| offer.target.name.to_lowercase()).collect();
     if matches!(settings.tool_choice, None | Some(ToolChoice::Auto)) {
         calls.retain(|offer| {
@@ -190,7 +190,7 @@ fn choose_calls<'t, 'a>(
     calls
 }
 
-/// A tool is mentioned by its name, or by all words of its name that mean something.
+/// A tool is mentioned by its name, or by all descriptive words of its name.
 fn is_mentioned(offer: &Offer<'_>, hints: &Hints) -> bool {
     if hints.says(&offer.target.name) || hints.says(&offer.name) {
         return true;
@@ -216,7 +216,7 @@ fn words_of(name: &str) -> Vec<String> {
 }
 
 fn call(offer: &Offer<'_>, scene: &Scene) -> Result<ScriptedCall, Fault> {
-    // Each tool reads the message afresh: what one call used the next may use too.
+    // Each tool starts with all hints: several calls may use the same one.
     let hints = Hints::new(&without_name(&scene.asked, offer));
     let arguments = match (offer.target.kind, offer.parameters) {
         (CallKind::Custom, _) => json!({"input": hints.free_text()}),
@@ -229,7 +229,7 @@ fn call(offer: &Offer<'_>, scene: &Scene) -> Result<ScriptedCall, Fault> {
     Ok(ScriptedCall { name: offer.name.clone(), arguments: arguments.to_string() })
 }
 
-/// The message without the tool's own name, which is no argument.
+/// The message without the tool's name, which is not an argument.
 fn without_name(text: &str, offer: &Offer<'_>) -> String {
     text.replace(&offer.target.name, " ").replace(&offer.name, " ")
 }
@@ -305,17 +305,17 @@ fn words(scene: &Scene, toolset: &Toolset<'_>) -> String {
     lines.join("\n")
 }
 
-/// Every piece of text that was sent, each image or file as one.
+/// Counts all text of the request, and each image or file as one.
 fn count_input(request: &ModelRequest<'_>, toolset: &Toolset<'_>) -> u64 {
     let content = |content: &Content<'_>| pieces(&content.text()).count() + media(content).len();
     let entry = |entry: &Entry<'_>| match entry {
-        Entry::Message { content: said, .. } => content(said),
+        Entry::Message { content: part, .. } => content(part),
         Entry::Note(text) | Entry::Summary(text) => pieces(text).count(),
         Entry::Output(output) => content(&output.content),
         Entry::Call(call) => 1 + pieces(&call.payload.text()).count(),
         Entry::Reasoning(_) | Entry::Opaque(_) => 0,
     };
     let tool = |offer: &Offer<'_>| 1 + offer.parameters.map_or(0, |schema| pieces(schema.text()).count());
-    let said: usize = request.history.instructions.iter().chain(&request.history.entries).map(entry).sum();
-    (said + toolset.offers.iter().map(tool).sum::<usize>()) as u64
+    let history: usize = request.history.instructions.iter().chain(&request.history.entries).map(entry).sum();
+    (history + toolset.offers.iter().map(tool).sum::<usize>()) as u64
 }

@@ -2,20 +2,20 @@
 
 use std::cell::Cell;
 
-/// Fields that mean the message itself.
+/// Fields that take the whole message.
 const WHOLE: [&str; 9] = ["query", "question", "q", "text", "message", "prompt", "input", "content", "topic"];
 
 /// Words after which a name is likely.
 const BEFORE_NAMES: [&str; 8] = ["in", "for", "of", "at", "to", "from", "about", "near"];
 
-/// As much of a message is read, so that a schema with many fields and a long message do not multiply.
+/// The part of a message that is read, so that a schema with many fields and a long message stay cheap.
 const READ_CHARACTERS: usize = 4_000;
 
-/// A message, taken apart. What was used for one field is not offered to the next.
+/// A parsed message. A hint that was used for one field is not offered to the next.
 #[derive(Debug, Default)]
 pub(super) struct Hints {
     text: String,
-    /// The message in lower case between spaces, with every other sign turned into a space.
+    /// The message in lower case, with every punctuation character replaced by a space.
     plain: String,
     quoted: Vec<String>,
     names: Vec<String>,
@@ -23,7 +23,7 @@ pub(super) struct Hints {
     used: Cell<Used>,
 }
 
-/// How far the lists were used; saved before an attempt that may fail.
+/// How many hints were used; saved before an attempt that may fail.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Used {
     quoted: usize,
@@ -45,23 +45,23 @@ impl Hints {
         }
     }
 
-    /// Where the lists stand now.
+    /// The present positions in the lists.
     pub(super) fn used(&self) -> Used {
         self.used.get()
     }
 
-    /// Takes a failed attempt back.
+    /// Restores the positions after a failed attempt.
     pub(super) fn restore(&self, used: Used) {
         self.used.set(used);
     }
 
-    /// Whether the message has this word or phrase.
+    /// Whether the message contains this word or phrase.
     pub(super) fn says(&self, phrase: &str) -> bool {
         let phrase = plain(phrase);
         !phrase.trim().is_empty() && self.plain.contains(&phrase)
     }
 
-    /// The value that the message gives a field by its name: `city: Oslo`, `city=Oslo`, `city is "New York"`.
+    /// The value that the message assigns to a field: `city: Oslo`, `city=Oslo`, `city is "New York"`.
     pub(super) fn named(&self, field: &str) -> Option<String> {
         if field.is_empty() {
             return None;
@@ -70,7 +70,7 @@ impl Hints {
         let spaced = field.to_lowercase().replace(['_', '-'], " ");
         for name in [field.to_lowercase(), spaced] {
             for (at, _) in lower.match_indices(&name) {
-                // Lower case may have another length; then the place is lost and the name is not used.
+                // Lower case may change the length; then the position is invalid and the name is not used.
                 let (Some(before), Some(after)) = (self.text.get(..at), self.text.get(at + name.len()..)) else {
                     continue;
                 };
@@ -130,7 +130,7 @@ impl Hints {
         }
     }
 
-    /// Free text for a tool that takes any: what is quoted, else the whole message.
+    /// Text for a tool that takes any: the quoted words, otherwise the whole message.
     pub(super) fn free_text(&self) -> String {
         self.quoted.first().unwrap_or(&self.text).clone()
     }
@@ -142,7 +142,7 @@ fn plain(text: &str) -> String {
     format!(" {} ", words.join(" "))
 }
 
-/// The value at the beginning of a text: quoted, or up to a space or a sign that ends it.
+/// The value at the beginning of a text: quoted, or up to a space or a punctuation character.
 fn first_value(text: &str) -> String {
     let text = text.trim_start();
     match quoted(text).into_iter().next() {
@@ -171,7 +171,7 @@ fn quoted(text: &str) -> Vec<String> {
     found
 }
 
-/// Runs of capitalised words, those after a word such as `in` first.
+/// Sequences of capitalised words; first those after a word such as `in`.
 fn names(words: &[&str]) -> Vec<String> {
     let capital = |word: &str| word.chars().next().is_some_and(char::is_uppercase);
     let bare = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric()).to_owned();
@@ -194,7 +194,7 @@ fn names(words: &[&str]) -> Vec<String> {
         let before = start.checked_sub(1).and_then(|index| words.get(index)).map(|word| word.to_lowercase());
         match before {
             Some(before) if BEFORE_NAMES.contains(&before.as_str()) => likely.push(name),
-            // The first word of a sentence is a capital anyway.
+            // The first word of a sentence is capitalised anyway.
             Some(before) if !before.ends_with(['.', '!', '?', ':']) && name != "I" => others.push(name),
             _ => {}
         }

@@ -1,8 +1,8 @@
-//! An instance for a JSON Schema, filled from a message where it offers something.
+//! Generates an instance of a JSON Schema, filled from a message where possible.
 //!
-//! Candidates are made from what all parts of a schema say together and then checked against it, so that what comes out
-//! is valid or, where the schema leaves nothing or uses a regular expression, as near as this gets. Work is bounded: a
-//! schema that would cost too much gets the simplest value.
+//! Candidates are generated from all parts of a schema together and then checked against it. So the result is valid,
+//! unless the schema has no instance or uses a regular expression. Work is bounded: a schema that would cost too much
+//! gets the simplest value.
 
 mod check;
 
@@ -13,16 +13,16 @@ use serde_json::{Map, Value, json};
 use self::check::Checker;
 use super::hints::Hints;
 
-/// Deeper than this nothing is filled.
+/// The maximum depth of generated values.
 const DEEPEST: usize = 24;
-/// From here on the shortest way to an end is taken.
+/// From this depth on, the alternative that ends soonest is preferred.
 const DEEP: usize = 3;
-/// The most steps that one schema may cost.
+/// The maximum number of steps for one schema.
 const STEPS: u32 = 50_000;
-/// Lists are not filled beyond this, whatever their least length.
+/// The maximum length of a generated list, whatever its minimum.
 const LONGEST: u64 = 1_000;
 
-/// A value for `schema`.
+/// Generates a value for `schema`.
 pub(super) fn instance(schema: &Value, hints: &Hints) -> Value {
     let filler = Filler { checker: Checker::new(schema), steps: Steps(Cell::new(STEPS)), hints };
     filler.fill(&[schema], Place { field: "", depth: 0, salt: 0 }).unwrap_or_else(|| match schema.get("type") {
@@ -37,7 +37,7 @@ struct Filler<'a> {
     hints: &'a Hints,
 }
 
-/// Where a value will stand; `salt` makes neighbours differ.
+/// The position of a value; `salt` makes neighbours differ.
 #[derive(Clone, Copy)]
 struct Place<'p> {
     field: &'p str,
@@ -54,7 +54,7 @@ impl<'a> Filler<'a> {
         self.choose(parts, &[], place)
     }
 
-    /// Settles references and alternatives one after the other. `settled` are the alternatives that were decided.
+    /// Resolves references and alternatives one after the other. `settled` holds the alternatives that were chosen.
     fn choose(&self, parts: &[&'a Value], settled: &[*const Value], place: Place<'_>) -> Option<Value> {
         let all = self.together(parts)?;
         let open = all
@@ -79,7 +79,7 @@ impl<'a> Filler<'a> {
         None
     }
 
-    /// The ways to satisfy one keyword, each as further parts; the likeliest to end soon first where it is deep.
+    /// The alternatives of one keyword, each as further parts; at depth those first that are likely to end soon.
     fn ways(
         &self,
         part: &'a Map<String, Value>,
@@ -95,7 +95,7 @@ impl<'a> Filler<'a> {
         if place.depth >= DEEP {
             ways.sort_by_key(|way| way.get("$ref").is_some() || way.get("properties").is_some());
         } else {
-            // A value beats none.
+            // A value is better than null.
             ways.sort_by_key(|way| way.get("type").is_some_and(|kind| kind == "null"));
         }
         let turn = (place.salt as usize) % ways.len().max(1);
@@ -103,7 +103,8 @@ impl<'a> Filler<'a> {
         ways.into_iter().map(|way| vec![way]).collect()
     }
 
-    /// The objects that must hold together, with references followed and `allOf` opened. None if one of them is `false`.
+    /// The objects that apply together, with references resolved and `allOf` expanded. `None` if one of them is
+    /// `false`.
     fn together(&self, parts: &[&'a Value]) -> Option<Vec<&'a Map<String, Value>>> {
         let mut queue: Vec<&'a Value> = parts.iter().rev().copied().collect();
         let mut all: Vec<&'a Map<String, Value>> = Vec::new();
@@ -128,7 +129,7 @@ impl<'a> Filler<'a> {
         Some(all)
     }
 
-    /// A value, once no alternative is open.
+    /// Generates a value, once all alternatives are chosen.
     fn value(&self, all: &[&'a Map<String, Value>], place: Place<'_>) -> Option<Value> {
         let fits = |value: &Value| all.iter().all(|part| self.checker.check_map(part, value));
         if let Some(fixed) = all.iter().find_map(|part| part.get("const")) {
@@ -136,8 +137,8 @@ impl<'a> Filler<'a> {
         }
         if let Some(options) = all.iter().find_map(|part| part.get("enum")).and_then(Value::as_array) {
             let mut options: Vec<&Value> = options.iter().filter(|option| fits(option)).collect();
-            let said = |option: &&Value| option.as_str().is_some_and(|word| self.hints.says(word));
-            options.sort_by_key(|option| !said(option));
+            let mentioned = |option: &&Value| option.as_str().is_some_and(|word| self.hints.says(word));
+            options.sort_by_key(|option| !mentioned(option));
             let turn = (place.salt as usize) % options.len().max(1);
             return options.get(turn).map(|option| (*option).clone());
         }
@@ -153,8 +154,8 @@ impl<'a> Filler<'a> {
                 "string" => Some(self.string(all, place)),
                 "integer" | "number" => self.number(all, kind, place, &fits),
                 "boolean" => {
-                    let said = self.hints.boolean(place.field);
-                    Some(Value::Bool(said.filter(|_| place.salt == 0).unwrap_or(place.salt.is_multiple_of(2))))
+                    let hint = self.hints.boolean(place.field);
+                    Some(Value::Bool(hint.filter(|_| place.salt == 0).unwrap_or(place.salt.is_multiple_of(2))))
                 }
                 _ => Some(Value::Null),
             };
@@ -169,12 +170,12 @@ impl<'a> Filler<'a> {
     /// The types that all parts allow, in the order to try them.
     fn kinds(&self, all: &[&'a Map<String, Value>]) -> Vec<&'a str> {
         const KINDS: [&str; 7] = ["string", "object", "array", "integer", "number", "boolean", "null"];
-        let mut said = all.iter().filter_map(|part| part.get("type")).map(|kind| match kind {
+        let mut declared = all.iter().filter_map(|part| part.get("type")).map(|kind| match kind {
             Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).collect::<Vec<_>>(),
             kind => kind.as_str().into_iter().collect(),
         });
-        let Some(mut kinds) = said.next() else {
-            // No `type`: it follows from the other keywords.
+        let Some(mut kinds) = declared.next() else {
+            // Without `type`, the other keywords imply it.
             let speaks_of = |words: &[&str]| all.iter().any(|part| words.iter().any(|word| part.contains_key(*word)));
             let mut kinds = KINDS.to_vec();
             kinds.sort_by_key(|kind| match *kind {
@@ -186,7 +187,7 @@ impl<'a> Filler<'a> {
             });
             return kinds;
         };
-        for others in said {
+        for others in declared {
             let allows = |kind: &str| others.contains(&kind) || (kind == "integer" && others.contains(&"number"));
             let narrowed: Vec<&str> = kinds
                 .iter()
@@ -213,9 +214,9 @@ impl<'a> Filler<'a> {
         for name in &required {
             self.property(all, name, place, &mut object)?;
         }
-        // A tool that requires nothing is still better called with something.
+        // A tool without required properties is still called with some.
         let generous = required.is_empty() && place.depth == 0;
-        // What has to match a regular expression is a guess here: it is made only where it must be.
+        // A value for a regular expression is a guess, so it is generated only if it is required.
         let guessed = |name: &str| {
             let own = all.iter().filter_map(|part| part.get("properties")?.get(name)?.get("pattern"));
             own.count() > 0
@@ -248,7 +249,7 @@ impl<'a> Filler<'a> {
         Some(Value::Object(object))
     }
 
-    /// Fills one property by everything that is said about it; nothing comes of one that may not be there.
+    /// Generates one property from all parts that mention it; `None` if it is forbidden.
     fn property(
         &self,
         all: &[&'a Map<String, Value>],
@@ -279,7 +280,7 @@ impl<'a> Filler<'a> {
         };
         let least = bound("minItems").max().unwrap_or(0).max(matches).min(LONGEST);
         let most = bound("maxItems").min().unwrap_or(u64::MAX);
-        // One element shows more than none, as long as it is not the way into an endless list.
+        // One element is better than none, unless the list is recursive.
         let wanted = if place.depth < DEEP { least.max(1) } else { least }.min(most);
         let unique = all.iter().any(|part| part.get("uniqueItems") == Some(&Value::Bool(true)));
         let mut list: Vec<Value> = Vec::new();
@@ -288,7 +289,7 @@ impl<'a> Filler<'a> {
             if index < matches {
                 parts.extend(&contained);
             }
-            // What the message offered may be what counting arrives at; the next number is another chance.
+            // A hint may equal a counted value; the next number is another attempt.
             let tries = (0..=if unique { index } else { 0 }).map(|more| place.salt + index + more);
             let filled =
                 tries.map(|salt| self.fill(&parts, Place { field: place.field, depth: place.depth + 1, salt }));
@@ -313,7 +314,7 @@ impl<'a> Filler<'a> {
         let format = all.iter().find_map(|part| part.get("format").and_then(Value::as_str)).and_then(sample);
         let mut text = match (format, self.hints.string(place.field)) {
             (Some(sample), _) => sample.to_owned(),
-            (None, Some(said)) if (least..=most).contains(&said.chars().count()) => said,
+            (None, Some(hint)) if (least..=most).contains(&hint.chars().count()) => hint,
             (None, _) => "demo".to_owned(),
         };
         if place.salt > 0 {
@@ -321,7 +322,7 @@ impl<'a> Filler<'a> {
         }
         let length = text.chars().count();
         if length > most {
-            // The end is what makes neighbours differ.
+            // Neighbours differ at the end of the text.
             text = text.chars().skip(length - most).collect();
         }
         if length < least {
@@ -347,9 +348,9 @@ impl<'a> Filler<'a> {
         };
         let fitting = |number: f64| value(number).filter(fits);
         if place.salt == 0
-            && let Some(said) = self.hints.number(place.field, |number| fitting(number).is_some())
+            && let Some(hint) = self.hints.number(place.field, |number| fitting(number).is_some())
         {
-            return fitting(said);
+            return fitting(hint);
         }
         let bound = |words: [&'static str; 2]| {
             all.iter().flat_map(move |part| words.into_iter().filter_map(|word| part.get(word)?.as_f64()))
@@ -392,9 +393,9 @@ impl<'a> Filler<'a> {
     }
 }
 
-/// What an array says about its element `index`.
+/// The schema of an array's element `index`.
 fn element(part: &Map<String, Value>, index: usize) -> Option<&Value> {
-    // The older drafts have a list under `items`, with `additionalItems` behind it.
+    // Older drafts have a list under `items`, with `additionalItems` for the rest.
     let (tuple, rest) = match part.get("items") {
         Some(Value::Array(tuple)) => (Some(tuple), part.get("additionalItems")),
         rest => (part.get("prefixItems").and_then(Value::as_array), rest),
@@ -420,12 +421,12 @@ fn sample(format: &str) -> Option<&'static str> {
     })
 }
 
-/// How much work is left.
+/// The remaining steps.
 #[derive(Debug)]
 struct Steps(Cell<u32>);
 
 impl Steps {
-    /// Takes one; false when none is left.
+    /// Uses one step; `false` if none is left.
     fn take(&self) -> bool {
         let left = self.0.get();
         self.0.set(left.saturating_sub(1));

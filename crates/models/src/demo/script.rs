@@ -1,4 +1,4 @@
-//! What the demo will say, as data: written into the prepared body and played from there.
+//! The demo's answer as data: written into the prepared body and played from there.
 
 use amalgam_core::{CallHead, CallKind, CallMap, Finish, ModelEvent, unwrap_custom};
 use amalgam_protocol::{Literal, Usage};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::reasoning_seal::Sealing;
 
-/// The longest piece that counts as one token.
+/// The maximum length of one token.
 const LONGEST_PIECE: usize = 16;
 
 /// One answer.
@@ -14,17 +14,17 @@ const LONGEST_PIECE: usize = 16;
 pub(super) struct Script {
     /// The reasoning summary.
     pub(super) reasoning: Option<String>,
-    /// What it says.
+    /// The text of the message.
     pub(super) message: Option<String>,
-    /// What it calls instead.
+    /// The calls instead of a message.
     pub(super) calls: Vec<ScriptedCall>,
-    /// Whether it was cut at the most tokens that the caller allows.
+    /// Whether the answer was cut off at the caller's token limit.
     pub(super) cut: bool,
-    /// Pieces of the prompt.
+    /// The number of prompt tokens.
     pub(super) input_tokens: u64,
 }
 
-/// One call, by the name that the tool was offered under.
+/// One call, by the name under which the tool was offered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ScriptedCall {
     pub(super) name: String,
@@ -33,7 +33,7 @@ pub(super) struct ScriptedCall {
 }
 
 impl Script {
-    /// Shortens the answer to `most` tokens. A call that does not fit is left out, because half a call is useless.
+    /// Shortens the answer to `most` tokens. A call that does not fit is dropped, because half a call is useless.
     pub(super) fn cut(&mut self, most: Option<u64>) {
         let Some(mut left) = most else { return };
         for text in [&mut self.reasoning, &mut self.message].into_iter().flatten() {
@@ -100,7 +100,7 @@ impl Script {
     }
 }
 
-/// The demo's tokens: words with the space behind them, long ones in several pieces. Together they are the text.
+/// The demo's tokens: words with the following space, long ones in several pieces. Joined, they are the text.
 pub(super) fn pieces(text: &str) -> impl Iterator<Item = &str> {
     text.split_inclusive(char::is_whitespace).flat_map(|word| {
         let mut rest = word;

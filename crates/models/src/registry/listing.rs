@@ -1,4 +1,4 @@
-//! Which models an upstream serves, asked at most once in a while.
+//! The list of an upstream's models, cached.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -21,19 +21,19 @@ use crate::{
 };
 
 const PATH: &str = "/models";
-/// How long an answer is good for.
+/// How long a list is cached.
 const FRESH: Duration = Duration::from_secs(60);
-/// How long a failure is remembered. Until then nothing is asked.
+/// How long a failure is cached; meanwhile no request is sent.
 const FRESH_FAILURE: Duration = Duration::from_secs(10);
 /// The deadline of one request, from connecting to the last byte. A turn may be waiting for the list to find its model.
 const DEADLINE: Duration = Duration::from_secs(5);
-/// The one model of the demo.
+/// The only model of the demo.
 const DEMO: &str = "demo";
 
 /// The names of an upstream's models.
 type ModelNames = Arc<[String]>;
 
-/// Where an upstream's list comes from.
+/// The source of an upstream's list.
 pub(super) enum Listing {
     Fixed(ModelNames),
     Remote(Box<Remote>),
@@ -61,8 +61,8 @@ struct Cached {
     fresh_until: Instant,
 }
 
-/// A request under way. All callers that wait for the list drive the same one, so that it survives the caller that
-/// started it: callers that hang up early do not keep a failure from being noticed.
+/// A request in progress. All callers that wait for the list poll the same request, so it continues if the caller that
+/// started it disconnects, and its failure is recorded.
 #[derive(Clone)]
 struct Request {
     started_at: Instant,
@@ -89,7 +89,7 @@ impl Listing {
         Ok(Self::Remote(Box::new(Remote { upstream, state: Mutex::default() })))
     }
 
-    /// The names, from memory where they are fresh. Returns after [`DEADLINE`] at the latest.
+    /// The names, from the cache if it is fresh. Returns after [`DEADLINE`] at the latest.
     pub(super) async fn names(&self) -> ModelNames {
         match self {
             Self::Fixed(names) => Arc::clone(names),
@@ -106,7 +106,7 @@ impl Remote {
             if let Some(cached) = state.cached.as_ref().filter(|cached| cached.fresh_until > now) {
                 return Arc::clone(&cached.names);
             }
-            // Callers may have left a request that is too old to say anything about the upstream as it is now.
+            // A request that its callers abandoned may be too old to describe the upstream's present state.
             let current = state.request.take().filter(|request| request.failure_ends_at() > now);
             state.request.insert(current.unwrap_or_else(|| Request::start(Arc::clone(&self.upstream)))).clone()
         };
@@ -117,7 +117,7 @@ impl Remote {
             let cached = match answer {
                 Some(names) => Cached { names, fresh_until: Instant::now() + FRESH },
                 None => {
-                    // The last list is more likely to be right than an empty one.
+                    // A stale list is more likely to be right than an empty one.
                     let names = state.cached.take().map(|stale| stale.names).unwrap_or_default();
                     Cached { names, fresh_until: request.failure_ends_at() }
                 }
@@ -148,7 +148,7 @@ impl Request {
         Self { started_at, answer: answer.boxed().shared() }
     }
 
-    /// How long the failure of this request is remembered.
+    /// Until when a failure of this request is cached.
     fn failure_ends_at(&self) -> Instant {
         self.started_at + DEADLINE + FRESH_FAILURE
     }
@@ -171,7 +171,7 @@ impl Source {
     }
 }
 
-/// `{"data": [{"id"}]}`; `{"models": [{"name"}]}` and a bare list are met too.
+/// Reads `{"data": [{"id"}]}`; some servers send `{"models": [{"name"}]}` or a bare list.
 pub(crate) fn read(body: &[u8]) -> Option<Vec<String>> {
     let raw = Raw::parse(body).ok()?;
     let list = raw.get("data").or_else(|| raw.get("models")).unwrap_or(raw);

@@ -1,15 +1,19 @@
-//! The dialect `agn003`: a request in the literal shapes of AGN-003, composed by [`amalgam_core::Composition`].
+//! The dialect `agn003`: a request in the literal shapes of AGN-003, composed by [`amalgam_execute::composition::Composition`].
 //!
-//! One system message, and behind it the messages of the user and of the model in their order, the last one the user's. A
-//! request that continues an answer the upstream keeps names that answer and sends only what is new; any other request sends
-//! the whole history. The document has no items for tools: results travel in its `[TOOL_RESULTS]` block, inside the user
-//! message that they follow. A message that was composed by the same rules is taken apart again, so that nothing stands twice.
+//! One system message, then the messages of user and model in order, the last one the user's. A request that continues
+//! an answer that the upstream stores names that answer and sends only new messages; any other request sends the whole
+//! history. The document has no items for tools: results are in its `[TOOL_RESULTS]` block, inside the user message
+//! before them. A message that was composed by the same rules is split into its parts again, so that nothing occurs
+//! twice.
 
 use std::collections::HashMap;
 
 use amalgam_core::{
-    AnswerContext, Call, CallKind, Chain, ComposeBlocks, ComposeRequest, Composition, ConversationContext,
-    DEFAULT_MODE, Delivery, Entry, History, Losses, ModelRequest, Output, Payload, PreparedRequest, literal_message,
+    AnswerContext, Call, CallKind, Chain, Delivery, Entry, History, Losses, ModelRequest, Output, Payload,
+    PreparedRequest,
+};
+use amalgam_execute::composition::{
+    ComposeBlocks, ComposeRequest, Composition, ConversationContext, DEFAULT_MODE, literal_message,
 };
 use amalgam_protocol::{Content, CreateResponse, Json, PartKind, Role, TextFormat, ToolChoice, Writer};
 
@@ -37,7 +41,7 @@ pub(super) fn convert(request: &ModelRequest<'_>) -> PreparedRequest {
             None
         }
     };
-    lose_settings(settings, &mut losses);
+    report_losses(settings, &mut losses);
     let [system, prompt, usage] = messages.system.each_ref().map(String::as_str);
     let body = Composition {
         context: ConversationContext { model_name: request.model, system, temperature: settings.temperature },
@@ -69,34 +73,34 @@ pub(super) fn convert(request: &ModelRequest<'_>) -> PreparedRequest {
     }
 }
 
-/// A history in the dialect's terms.
+/// A history in the format of the dialect.
 struct Messages<'a> {
-    /// The base prompt, the caller's own and the block about tools.
+    /// The base prompt, the caller's prompt and the block about tools.
     system: [String; 3],
     list: Vec<Message<'a>>,
-    /// The message of the user behind the list, to which results and remarks are still added.
+    /// The last message of the user, to which results and notes may still be added.
     open: Option<UserMessage<'a>>,
-    /// The mode of the latest message that names one.
+    /// The mode of the last message that names one.
     mode: String,
 }
 
 enum Message<'a> {
     User(UserMessage<'a>),
-    /// Text in the name of this role: the model's answers, and a summary of what was said before.
+    /// A text with this role: answers of the model, and a summary of earlier turns.
     Text(&'static str, String),
 }
 
-/// A message of the user, with what the document appends to it.
+/// A message of the user, with the blocks that the document appends.
 #[derive(Default)]
 struct UserMessage<'a> {
     mode: String,
     instruction: String,
-    /// Further parts, such as images.
+    /// Other parts, such as images.
     parts: Vec<Json>,
     results: Vec<&'a Output<'a>>,
 }
 
-/// Every call of a history by its id.
+/// Every call of a history, by its id.
 type Calls<'a> = HashMap<(CallKind, &'a str), &'a Call<'a>>;
 
 impl<'a> Messages<'a> {
@@ -119,7 +123,7 @@ impl<'a> Messages<'a> {
 
     fn take(&mut self, entry: &'a Entry<'a>, continues: bool, losses: &mut Losses) {
         match entry {
-            // What the server itself adds behind a call of a tool.
+            // Instructions that the server adds after tool calls.
             Entry::Message { role: Role::System | Role::Developer, content, item: None } => {
                 self.remark(&content.text())
             }
@@ -138,7 +142,7 @@ impl<'a> Messages<'a> {
             Entry::Message { content, .. } => self.push_text("assistant", text(content, losses)),
             Entry::Summary(summary) => self.push_text("user", summary.clone()),
             Entry::Note(answer_context) => self.remark(answer_context),
-            // Told together with its output.
+            // Written together with its output.
             Entry::Call(_) => {}
             Entry::Output(output) => self.user().results.push(output),
             Entry::Reasoning(_) => losses.add("reasoning", "the dialect has no place for earlier reasoning"),
@@ -146,7 +150,7 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// Words of the server belong to what the user said last.
+    /// Adds an instruction of the server to the user's last message.
     fn remark(&mut self, text: &str) {
         let mut writer = Writer::with_capacity(text.len() + 64);
         writer.object(|writer| {
@@ -156,7 +160,7 @@ impl<'a> Messages<'a> {
         self.user().parts.push(Json::from_writer(writer));
     }
 
-    /// The user's message that is open; one without an instruction where the model spoke last. C-07
+    /// The user's last message; one without an instruction if the model's message is last. C-07
     fn user(&mut self) -> &mut UserMessage<'a> {
         let mode = &self.mode;
         self.open.get_or_insert_with(|| UserMessage { mode: mode.clone(), ..UserMessage::default() })
@@ -195,22 +199,22 @@ impl UserMessage<'_> {
     }
 }
 
-/// The system message: the parts of a composed one stay apart, and system messages of the caller's input join the second part,
-/// which is the caller's. Anything else becomes one text.
+/// The system message. A composed one is split into its parts; further system messages of the caller join the second
+/// part, which is the caller's. Anything else becomes one text.
 fn system(history: &History<'_>, losses: &mut Losses) -> [String; 3] {
-    let mut told: Vec<&Content<'_>> = Vec::new();
+    let mut contents: Vec<&Content<'_>> = Vec::new();
     for entry in &history.instructions {
         match entry {
-            Entry::Message { content, .. } => told.push(content),
+            Entry::Message { content, .. } => contents.push(content),
             _ => losses.add("instructions", "the dialect has only text here"),
         }
     }
-    told.extend(history.entries.iter().filter_map(|entry| match entry {
+    contents.extend(history.entries.iter().filter_map(|entry| match entry {
         Entry::Message { role: Role::System | Role::Developer, content, item: Some(_) } => Some(content),
         _ => None,
     }));
     let mut parts: [String; 3] = Default::default();
-    let own = match told.split_first() {
+    let own = match contents.split_first() {
         Some((Content::Parts(first), own)) if first.len() <= 3 && first.iter().all(|part| part.text().is_some()) => {
             let texts = first.iter().filter_map(|part| Some(part.text()?.decode().into_owned()));
             parts.iter_mut().zip(texts).for_each(|(part, text)| *part = text);
@@ -218,14 +222,14 @@ fn system(history: &History<'_>, losses: &mut Losses) -> [String; 3] {
             own.iter().for_each(|content| join(second, &text(content, losses)));
             return parts;
         }
-        _ => told,
+        _ => contents,
     };
     let [first, ..] = &mut parts;
     own.iter().for_each(|content| join(first, &text(content, losses)));
     parts
 }
 
-/// The mode, the instruction and the further parts of a message of the user that AGN-003's rules have composed.
+/// Splits a message of the user that was composed by AGN-003's rules into mode, instruction and other parts.
 fn composed(entry: &Entry<'_>) -> Option<(String, String, Vec<Json>)> {
     let Entry::Message { role: Role::User, content: Content::Parts(parts), .. } = entry else { return None };
     let (first, others) = parts.split_first()?;
@@ -235,11 +239,11 @@ fn composed(entry: &Entry<'_>) -> Option<(String, String, Vec<Json>)> {
     plain.then(|| (mode.to_owned(), instruction.to_owned(), others.iter().map(|part| Json::from(part.raw)).collect()))
 }
 
-/// What a message has besides text, as it was sent.
+/// The parts of a message that are not text, as the caller sent them.
 fn beside_text(content: &Content<'_>) -> Vec<Json> {
     let Content::Parts(parts) = content else { return Vec::new() };
-    let spoken = |kind: &PartKind<'_>| matches!(kind, PartKind::Text { .. } | PartKind::Refusal(_));
-    parts.iter().filter(|part| !spoken(&part.kind)).map(|part| Json::from(part.raw)).collect()
+    let is_text = |kind: &PartKind<'_>| matches!(kind, PartKind::Text { .. } | PartKind::Refusal(_));
+    parts.iter().filter(|part| !is_text(&part.kind)).map(|part| Json::from(part.raw)).collect()
 }
 
 fn calls_of<'a>(history: &'a History<'a>) -> Calls<'a> {
@@ -296,8 +300,8 @@ fn tools_json(settings: &CreateResponse<'_>) -> Option<String> {
     Some(String::from_utf8(writer.into_bytes()).expect("a writer writes text"))
 }
 
-/// Everything that the caller set and the dialect has no field for.
-fn lose_settings(settings: &CreateResponse<'_>, losses: &mut Losses) {
+/// Reports all parameters for which the dialect has no field.
+fn report_losses(settings: &CreateResponse<'_>, losses: &mut Losses) {
     let set = [
         ("top_p", settings.top_p.is_some()),
         ("presence_penalty", settings.presence_penalty.is_some()),

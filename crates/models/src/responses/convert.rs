@@ -1,7 +1,8 @@
-//! A request as a Responses upstream is sent it: items and settings as the caller wrote them, except what must change.
+//! Translates a request for a Responses upstream: items and parameters as the caller wrote them, except what must
+//! change.
 //!
-//! State stays here unless the operator says that the upstream keeps it: nothing is stored there, and no id of ours is ever
-//! looked up there. Where it is kept, a call that goes on from an answer names that by the upstream's own id.
+//! Unless the configuration says that the upstream stores responses, it stores none, and our ids are never sent to it.
+//! If it does, a call that continues an answer names it by the upstream's id.
 
 use amalgam_core::{AnswerContext, Chain, Delivery, Entry, History, ModelRequest, PreparedRequest, Seal};
 use amalgam_protocol::{Content, CreateResponse, Raw, Role, Shape, Text, Tool, ToolKind, Writer};
@@ -10,7 +11,7 @@ use crate::reasoning_seal::asks_for_sealed;
 
 use super::items::{self, Context};
 
-/// Translates a request. Losses of the history itself are told elsewhere.
+/// Translates a request. Losses of the history itself are reported elsewhere.
 pub(super) fn convert(request: &ModelRequest<'_>, upstream: &str, seal: &dyn Seal) -> PreparedRequest {
     let settings = request.settings;
     let mut context = Context {
@@ -28,7 +29,7 @@ pub(super) fn convert(request: &ModelRequest<'_>, upstream: &str, seal: &dyn Sea
         if let Chain::Continue { id, .. } = request.chain {
             writer.key("previous_response_id").string(id);
         }
-        write_said(writer, request.history, new, &mut context);
+        write_entries(writer, request.history, new, &mut context);
         write_settings(writer, settings);
         writer.key("store").bool(request.chain != Chain::Standalone);
         if request.delivery == Delivery::Stream {
@@ -47,7 +48,7 @@ pub(super) fn convert(request: &ModelRequest<'_>, upstream: &str, seal: &dyn Sea
     }
 }
 
-/// What the upstream does not know yet.
+/// The entries that the upstream has not stored.
 pub(super) fn new_entries<'e, 'a>(request: &'e ModelRequest<'a>) -> &'e [Entry<'a>] {
     let entries = &request.history.entries;
     match request.chain {
@@ -56,7 +57,7 @@ pub(super) fn new_entries<'e, 'a>(request: &'e ModelRequest<'a>) -> &'e [Entry<'
     }
 }
 
-/// What reading the answer needs to know.
+/// What the decoder needs to know about the request.
 pub(super) fn answer_context(request: &ModelRequest<'_>) -> AnswerContext {
     let included = |name: &str| request.settings.include.iter().any(|included| included == name);
     AnswerContext {
@@ -69,8 +70,8 @@ pub(super) fn answer_context(request: &ModelRequest<'_>) -> AnswerContext {
     }
 }
 
-/// Most of a body is its items; what is too small grows.
-fn capacity(instructions: &[Entry<'_>], said: &[Entry<'_>]) -> usize {
+/// Most of a body is its items; a wrong guess only costs a reallocation.
+fn capacity(instructions: &[Entry<'_>], entries: &[Entry<'_>]) -> usize {
     let size = |entry: &Entry<'_>| match entry {
         Entry::Message { item: Some(item), .. } => item.text().len(),
         Entry::Message { content: Content::Text(text), .. } => text.escaped().len(),
@@ -80,11 +81,12 @@ fn capacity(instructions: &[Entry<'_>], said: &[Entry<'_>]) -> usize {
         Entry::Output(output) => output.item.text().len(),
         Entry::Reasoning(item) | Entry::Opaque(item) => item.raw.text().len(),
     };
-    4096 + instructions.iter().chain(said).map(|entry| size(entry) + 64).sum::<usize>()
+    4096 + instructions.iter().chain(entries).map(|entry| size(entry) + 64).sum::<usize>()
 }
 
-/// A prompt of text travels as `instructions`, which holds for this call alone; anything richer stands before the input.
-fn write_said(writer: &mut Writer, history: &History<'_>, said: &[Entry<'_>], context: &mut Context<'_>) {
+/// A prompt that is only text is sent as `instructions`, which apply to this call alone; any other prompt precedes the
+/// input.
+fn write_entries(writer: &mut Writer, history: &History<'_>, entries: &[Entry<'_>], context: &mut Context<'_>) {
     let before: &[Entry<'_>] = match history.instructions.as_slice() {
         [Entry::Message { role: Role::System, content: Content::Text(text), item: None }] => {
             writer.key("instructions").json_str(*text);
@@ -99,13 +101,13 @@ fn write_said(writer: &mut Writer, history: &History<'_>, said: &[Entry<'_>], co
         entries => entries,
     };
     writer.key("input").array(|writer| {
-        for entry in before.iter().chain(said) {
+        for entry in before.iter().chain(entries) {
             items::write(writer, entry, context);
         }
     });
 }
 
-/// Everything that the caller set, but for what is said and for what is ours: state and delivery.
+/// Writes all parameters except the input, and except state and delivery, which the server decides.
 fn write_settings(writer: &mut Writer, settings: &CreateResponse<'_>) {
     let string = |writer: &mut Writer, key: &str, value: &Option<std::borrow::Cow<'_, str>>| {
         if let Some(value) = value {
@@ -162,7 +164,7 @@ fn write_settings(writer: &mut Writer, settings: &CreateResponse<'_>) {
     }
 }
 
-/// A tool as it was written; a function in the chat shape is brought up one level.
+/// Writes a tool unchanged; a function in the format of Chat Completions moves up one level.
 fn write_tool(writer: &mut Writer, tool: &Tool<'_>) {
     match (&tool.kind, tool.raw.get("function")) {
         (ToolKind::Function(_), Some(nested)) if nested.shape() == Shape::Object && tool.raw.get("name").is_none() => {
@@ -177,7 +179,7 @@ fn write_tool(writer: &mut Writer, tool: &Tool<'_>) {
     }
 }
 
-/// `text` as it was written; a schema in the chat shape is brought up one level.
+/// Writes `text` unchanged; a schema in the format of Chat Completions moves up one level.
 fn write_text(writer: &mut Writer, text: &Text<'_>) {
     let Some(raw) = text.raw else {
         if *text != Text::default() {

@@ -338,7 +338,7 @@ proptest! {
         let (sent, losses) = input(Value::from(items.clone()));
         prop_assert_eq!(losses, []);
         let sent = sent.as_array().unwrap();
-        // Ids that are used again differ; a message says that it is one.
+        // Reused ids differ; a message gets its type.
         let without_id = |item: &Value| {
             let mut item = item.clone();
             let fields = item.as_object_mut().unwrap();

@@ -1,7 +1,7 @@
-//! The events of a Responses upstream, clean or not, as the events of a model.
+//! Decodes answers of a Responses upstream, including non-conforming ones.
 //!
-//! Messages, reasoning and calls are decoded, so that order, ids and numbers can be assigned anew; every other item passes
-//! along whole. A whole answer goes the same way as the last event of a stream, so that both give the same items.
+//! Messages, reasoning and calls are decoded, so that order, ids and numbers can be assigned anew; every other item is
+//! passed on whole. A whole answer is handled like the last event of a stream, so that both yield the same items.
 
 mod deltas;
 mod final_object;
@@ -9,7 +9,7 @@ mod final_object;
 use std::{collections::HashSet, sync::Arc};
 
 use amalgam_core::{AnswerContext, CallKind, Finish, ModelError, ModelEvent, Seal};
-use amalgam_protocol::{Ends, Event, EventKind, Frame, Json, Raw, Shape, Usage};
+use amalgam_protocol::{Event, EventKind, Frame, Json, Raw, Shape, Usage, ValueIndex};
 use bytes::Bytes;
 
 use crate::{decode::Decode, reasoning_seal::Sealing, template::Template};
@@ -18,29 +18,29 @@ use super::{
     failure,
     open::{DeltaKind, Kind, OpenItem, TextMismatch},
 };
-use final_object::{SeenItem, find_again};
+use final_object::{SeenItem, match_items};
 
 /// An answer repeats the tools of its request a few levels deeper.
 const DEPTH: usize = 128;
 
-/// Reads one answer.
+/// Decodes one answer.
 pub(super) struct Decoder {
     sealing: Sealing,
     answer_context: AnswerContext,
     open: Vec<OpenItem>,
     next_key: u64,
-    begun: bool,
-    /// Items that are over.
+    started: bool,
+    /// Finished items.
     ended: Vec<SeenItem>,
-    /// An item ended before its time.
+    /// Whether an item was cut off.
     truncated: bool,
     /// Events that could not be read.
     unreadable: Unreadable,
-    /// The last event, if it was a piece of text.
+    /// The last event, if it was a text delta.
     last: Option<LastDelta>,
 }
 
-/// A piece of text: where it belongs, and what stood around it.
+/// A text delta: the item that it belongs to, and the template of its event.
 struct LastDelta {
     template: Template,
     key: u64,
@@ -52,7 +52,7 @@ struct LastDelta {
 enum Unreadable {
     None,
     Some,
-    /// And nothing was read since.
+    /// Some, and the last event is one of them.
     Last,
 }
 
@@ -63,7 +63,7 @@ impl Decoder {
             answer_context,
             open: Vec::new(),
             next_key: 0,
-            begun: false,
+            started: false,
             ended: Vec::new(),
             truncated: false,
             unreadable: Unreadable::None,
@@ -121,7 +121,7 @@ impl Decoder {
                     self.open[position].end_part(DeltaKind::Summary, events);
                 }
             }
-            // O-21: the object is inside, or is the event itself.
+            // O-21: the response object is inside the event, or is the event itself.
             EventKind::Completed | EventKind::Incomplete | EventKind::Failed | EventKind::Cancelled => {
                 return self.terminal(Some(kind), event.response.unwrap_or(event.raw), whole, events);
             }
@@ -132,7 +132,7 @@ impl Decoder {
     }
 
     fn unknown(&mut self, event: &Event<'_>, whole: &Bytes, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
-        // Some servers break off with a bare error object.
+        // Some servers abort with a bare error object.
         if event.name.is_empty() && event.raw.get("error").is_some_and(|error| !error.is_null()) {
             self.fail(event.raw, events);
         } else if !event.name.is_empty() {
@@ -142,25 +142,25 @@ impl Decoder {
     }
 
     fn begin(&mut self, response: Raw<'_>, events: &mut Vec<ModelEvent>) {
-        if !self.begun {
-            self.begun = true;
+        if !self.started {
+            self.started = true;
             let text = |name: &str| response.get_str(name).map(|text| text.into_owned());
             events.push(ModelEvent::Begun { id: text("id"), model: text("model") });
         }
     }
 
-    fn fail(&mut self, said: Raw<'_>, events: &mut Vec<ModelEvent>) {
-        let error = said.get("error").filter(|error| !error.is_null()).unwrap_or(said);
+    fn fail(&mut self, object: Raw<'_>, events: &mut Vec<ModelEvent>) {
+        let error = object.get("error").filter(|error| !error.is_null()).unwrap_or(object);
         events.push(ModelEvent::Finish(Finish::Failed(failure::fault(error))));
     }
 
-    // Which item an event is about: by its place, by its id, or the last one that it can be about.
+    // The item that an event belongs to: by its index, by its id, or the last one of a matching kind.
 
     fn find(&self, event: &Event<'_>, fits: fn(&Kind) -> bool) -> Option<usize> {
         let by = |test: &dyn Fn(&OpenItem) -> bool| self.open.iter().rposition(|item| fits(&item.kind) && test(item));
         let by_index = event.output_index.and_then(|index| by(&|item| item.index == Some(index)));
         let by_id = || event.item_id.and_then(|id| by(&|item| item.id.as_deref().is_some_and(|known| id.is(known))));
-        // An item of another place is another item; one of no known place may be any.
+        // An item with another index is another item; without an index it may be any.
         let by_kind = || by(&|item| event.output_index.is_none() || item.index.is_none());
         by_index.or_else(by_id).or_else(by_kind)
     }
@@ -176,7 +176,7 @@ impl Decoder {
     fn push(&mut self, index: Option<u64>, id: Option<String>, kind: Kind) -> usize {
         let key = self.next_key;
         self.next_key += 1;
-        self.open.push(OpenItem { key, index, id, kind, phased: false });
+        self.open.push(OpenItem { key, index, id, kind, phase_sent: false });
         self.open.len() - 1
     }
 
@@ -187,9 +187,9 @@ impl Decoder {
         match &open.kind {
             Kind::Message(_) => open.begin_message(item, events),
             Kind::Reasoning { .. } => {}
-            // Arguments in here are repeated in deltas or at the end.
+            // The arguments are repeated in deltas or at the end.
             Kind::Call { .. } => open.begin_call(item, events),
-            Kind::Passing => events.push(ModelEvent::ItemStart { key: open.key, item: Json::within(whole, item) }),
+            Kind::PassThrough => events.push(ModelEvent::ItemStart { key: open.key, item: Json::within(whole, item) }),
         }
     }
 
@@ -204,7 +204,7 @@ impl Decoder {
             Kind::Message(_) => Kind::is_message,
             Kind::Reasoning { .. } => Kind::is_reasoning,
             Kind::Call { .. } => Kind::is_call,
-            Kind::Passing => |kind| matches!(kind, Kind::Passing),
+            Kind::PassThrough => |kind| matches!(kind, Kind::PassThrough),
         };
         let own_id = item.get("id").and_then(Raw::as_str);
         let event = Event { item_id: event.item_id.or(own_id), ..event.clone() };
@@ -216,16 +216,16 @@ impl Decoder {
         self.end_item(open, item, whole, events)
     }
 
-    /// An item that was not announced.
+    /// Begins an item that was not announced.
     fn begin_item(&mut self, item: Raw<'_>, events: &mut Vec<ModelEvent>) -> OpenItem {
         let key = self.next_key;
         self.next_key += 1;
-        let mut open = OpenItem { key, index: None, id: None, kind: Kind::of(item), phased: false };
+        let mut open = OpenItem { key, index: None, id: None, kind: Kind::of(item), phase_sent: false };
         open.begin_message(item, events);
         open
     }
 
-    /// The item as it stands at its end: what was not said of it follows.
+    /// Handles the complete item: emits what the deltas did not contain.
     fn end_item(
         &mut self,
         mut open: OpenItem,
@@ -260,7 +260,7 @@ impl Decoder {
                 settled
             }
             Kind::Call { .. } => open.end_call(item, whole, events),
-            Kind::Passing => {
+            Kind::PassThrough => {
                 events.push(ModelEvent::ItemEnd { key: open.key, item: Json::within(whole, item) });
                 Ok(())
             }
@@ -271,8 +271,8 @@ impl Decoder {
         }
     }
 
-    /// What the upstream needs back to know its reasoning again: its id and its encrypted content, or the reasoning itself
-    /// where the upstream encrypts nothing. Reasoning that says nothing is not sealed.
+    /// What the upstream needs back to recognise its reasoning: its id and encrypted content, or the reasoning itself
+    /// if the upstream does not encrypt. Empty reasoning is not sealed.
     fn sealed(&self, open: &OpenItem, item: Raw<'_>) -> Option<String> {
         let encrypted = item.get("encrypted_content").and_then(Raw::as_str).filter(|content| !content.is_empty());
         if encrypted.is_none() && !open.has_reasoning_text() {
@@ -289,7 +289,7 @@ impl Decoder {
         })
     }
 
-    /// A text or a call whose end contradicts what was passed on of it: it cannot be known which of the two was meant.
+    /// A text or a call whose end contradicts its deltas is an error: it is not known which of the two is right.
     fn settle(&self, settled: Result<(), TextMismatch>) -> Result<(), ModelError> {
         settled.map_err(|TextMismatch| match self.unreadable {
             Unreadable::None => contradicted(),
@@ -297,7 +297,7 @@ impl Decoder {
         })
     }
 
-    /// Reasoning that differs from its own end is the upstream's affair, unless we passed over an event: then text is missing.
+    /// A contradiction in reasoning is ignored, unless an event was skipped: then text is missing.
     fn settle_reasoning(&self, settled: Result<(), TextMismatch>) -> Result<(), ModelError> {
         match self.unreadable {
             Unreadable::None => Ok(()),
@@ -311,13 +311,13 @@ impl Decoder {
             true => self.find(event, |_| true).map(|position| self.open[position].key),
             false => None,
         };
-        // Events of an item that is not here are ignored.
+        // Events of an unknown item are ignored.
         if key.is_some() || !about_an_item {
             events.push(ModelEvent::ItemProgress { key, event: Json::within(whole, event.raw) });
         }
     }
 
-    /// The response as it stands at its end: of a stream, or as a whole answer.
+    /// Handles the final response object: of a stream, or as a whole answer.
     fn terminal(
         &mut self,
         kind: Option<EventKind>,
@@ -337,14 +337,14 @@ impl Decoder {
         Ok(())
     }
 
-    /// Items without an end: the last one may have more in the final object, and a call its name. Items that were
-    /// never announced follow.
+    /// Ends items that have no end: the final object may contain the rest of the last one, and the name of a call.
+    /// Items that were never announced follow.
     fn end_items(&mut self, output: &[Raw<'_>], whole: &Bytes, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
         let mut seen = std::mem::take(&mut self.ended);
         let open = std::mem::take(&mut self.open);
         let ended = seen.len();
         seen.extend(open.iter().map(SeenItem::of));
-        let found = find_again(&seen, output);
+        let found = match_items(&seen, output);
         let told_twice = seen.iter().take(ended).zip(&found);
         let differs = |(seen, place): (&SeenItem, &Option<usize>)| {
             place.and_then(|place| output.get(place)).is_some_and(|item| seen.is_contradicted_by(*item))
@@ -369,7 +369,7 @@ impl Decoder {
                     self.settle(settled)?;
                 }
                 // The emitter closes it with what it has.
-                (_, Kind::Passing) => {}
+                (_, Kind::PassThrough) => {}
             }
         }
         let known: HashSet<usize> = found.into_iter().flatten().collect();
@@ -380,8 +380,8 @@ impl Decoder {
         Ok(())
     }
 
-    /// Whether the answer took all tokens that it was allowed: some servers (llama.cpp) call an answer completed that the
-    /// limit has cut, and say so nowhere else.
+    /// Whether the answer used all allowed tokens. Some servers (llama.cpp) report an answer that the limit cut off as
+    /// completed.
     fn reached_limit(&self, usage: Option<Usage>) -> bool {
         let used = usage.map_or(0, |usage| usage.output_tokens);
         self.answer_context.max_output_tokens.is_some_and(|most| used >= most)
@@ -408,7 +408,7 @@ impl Decoder {
             "queued" | "in_progress" => {
                 return Err(ModelError::Unreadable(format!("a response that is still `{status}`")));
             }
-            // Some say `completed` although they were cut off.
+            // Some report `completed` although the answer was cut off.
             _ => match reason.as_deref() {
                 Some("max_output_tokens" | "max_tokens" | "length") => Finish::Length,
                 Some("content_filter") => Finish::ContentFilter,
@@ -437,10 +437,10 @@ impl Decode for Decoder {
             return Ok(());
         }
         self.last = None;
-        let mut ends = Ends::default();
+        let mut ends = ValueIndex::default();
         let raw = match Raw::parse_large(&frame.data, DEPTH, &mut ends) {
             Ok(raw) if raw.shape() == Shape::Object => raw,
-            // O-20: one event that cannot be read does not spoil the others.
+            // O-20: one unreadable event does not affect the others.
             _ => {
                 self.unreadable = Unreadable::Last;
                 return Ok(());
@@ -463,7 +463,7 @@ impl Decode for Decoder {
 
     fn whole(&mut self, body: Bytes, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
         let unreadable = |what: &str| ModelError::Unreadable(what.to_owned());
-        let mut ends = Ends::default();
+        let mut ends = ValueIndex::default();
         let raw =
             Raw::parse_large(&body, DEPTH, &mut ends).map_err(|error| ModelError::Unreadable(error.to_string()))?;
         let is_response =
@@ -476,7 +476,7 @@ impl Decode for Decoder {
     }
 }
 
-/// The items of a response; some servers send a single one without its list. R004-29
+/// The items of a response; some servers send a single item without a list. R004-29
 fn output_of(response: Raw<'_>) -> Vec<Raw<'_>> {
     match response.get("output") {
         Some(item) if item.shape() == Shape::Object => vec![item],

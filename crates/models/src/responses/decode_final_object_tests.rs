@@ -1,4 +1,4 @@
-//! Items that only the final object tells of, and those that it repeats.
+//! Items that only the final object contains, and items that it repeats.
 
 use super::*;
 

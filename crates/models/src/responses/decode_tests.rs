@@ -111,7 +111,7 @@ fn clean(items: &[Value], usage: &Value) -> Vec<Value> {
                 _ => ("response.output_text", "text"),
             };
             events.push(at("response.content_part.added", json!({"part": {"type": part["type"], field: ""}})));
-            // A kind of its own is told as it is.
+            // An unknown kind is passed on unchanged.
             let Some(text) = part[field].as_str() else {
                 events.push(at("response.content_part.done", json!({"part": part})));
                 continue;

@@ -1,15 +1,15 @@
-//! What an upstream's own failure means, inside an answer that began well.
+//! Reads failures that an upstream reports inside an answer.
 
 use std::{borrow::Cow, time::Duration};
 
 use amalgam_core::{Fault, FaultKind};
 use amalgam_protocol::Raw;
 
-/// Reads an error object: of a failed response, of an `error` event, nested or flat.
+/// Reads an error object: of a failed response or of an `error` event, nested or flat.
 pub(super) fn fault(error: Raw<'_>) -> Fault {
     let text = |name: &str| error.get_str(name).filter(|text| !text.is_empty()).map(Cow::into_owned);
     let message = text("message").or_else(|| error.as_str().map(|text| text.decode().into_owned()));
-    // A flat `error` event has its own name as type.
+    // The `type` of a flat `error` event is the event's name.
     let code = text("code").or_else(|| text("type").filter(|kind| kind != "error"));
     let kind = kind(code.as_deref().unwrap_or_default(), message.as_deref().unwrap_or_default());
     let detail = format!("upstream failed with {}", error.text());
@@ -68,7 +68,7 @@ fn is_about_length(message: &str) -> bool {
     message.contains("context length") || message.contains("context window")
 }
 
-/// `… try again in 1.5s …`, `… in 20ms …`: the only place where a stream says it.
+/// Reads `… try again in 1.5s …`, `… in 20ms …`: a stream has no other place for it.
 fn announced_wait(message: &str) -> Option<Duration> {
     let (_, after) = message.split_once("try again in ")?;
     let digits = after.find(|c: char| !(c.is_ascii_digit() || c == '.'))?;

@@ -1,4 +1,4 @@
-//! One step of a history as an input item: the caller's bytes wherever nothing must change.
+//! Writes an entry of the history as an input item, with the caller's bytes wherever nothing must change.
 
 use std::collections::HashMap;
 
@@ -7,18 +7,18 @@ use amalgam_protocol::{Content, Image, Item, ItemKind, Part, PartKind, Raw, Reas
 
 use crate::reasoning_seal::{FOREIGN_REASONING, Owner, reasoning_summary};
 
-/// Why reasoning that only a summary is known of is a loss.
+/// The loss for reasoning of which only a summary is known.
 const UNREADABLE: &str = "reasoning without encrypted_content cannot be sent back; its summary is sent as text";
 
-/// What writing items needs from outside, and what it could not carry over.
+/// What writing items needs, and the losses.
 pub(super) struct Context<'a> {
-    /// The operator's name of the upstream.
+    /// The configured name of the upstream.
     pub(super) upstream: &'a str,
-    /// What the upstream is asked for.
+    /// The model's name at the upstream.
     pub(super) model: &'a str,
     pub(super) seal: &'a dyn Seal,
     pub(super) seal_context: &'a str,
-    /// Images that were fetched, as `data:` URIs by their address.
+    /// Fetched images as `data:` URIs, by address.
     pub(super) images: &'a HashMap<String, String>,
     pub(super) losses: Vec<Loss>,
 }
@@ -48,13 +48,13 @@ pub(super) fn write(writer: &mut Writer, entry: &Entry<'_>, context: &mut Contex
     }
 }
 
-/// Nothing that we sealed is of use to an upstream.
+/// An upstream cannot read content that this server sealed.
 fn sealed_by_us(item: &Item<'_>, context: &Context<'_>) -> bool {
     let content = item.raw.get("encrypted_content").and_then(Raw::as_str);
     content.is_some_and(|content| context.seal.is_sealed(&content.decode()))
 }
 
-/// A call that we ran is a function's to the upstream, which was offered one.
+/// A server-run call is a function call for the upstream, because it was offered as a function.
 fn write_hosted_call(writer: &mut Writer, call: &Call<'_>) {
     writer.object(|writer| {
         writer.key("type").string("function_call");
@@ -72,7 +72,7 @@ fn write_hosted_output(writer: &mut Writer, output: &Output<'_>) {
     });
 }
 
-/// The output of a function or custom tool is a text or a list of parts; some clients send any JSON, or nothing.
+/// The output of a function or custom tool must be a text or a list of parts; some clients send other JSON, or nothing.
 fn write_output(writer: &mut Writer, output: &Output<'_>, context: &Context<'_>) {
     let renamed = output.renamed.then_some(&*output.call_id);
     let is_plain = matches!(output.kind, CallKind::Function | CallKind::Custom);
@@ -114,7 +114,7 @@ fn write_named(writer: &mut Writer, item: Raw<'_>, renamed: Option<&str>) {
 }
 
 fn write_call_id(writer: &mut Writer, item: Raw<'_>, key: &str, value: Raw<'_>, renamed: Option<&str>) {
-    // The output of a local shell call names its call in `id`.
+    // The output of a local shell call refers to its call by `id`.
     let names_the_call = key == "call_id" || (key == "id" && item.get("call_id").is_none());
     match renamed {
         Some(call_id) if names_the_call => writer.string(call_id),
@@ -142,19 +142,19 @@ fn write_message(writer: &mut Writer, role: Role, content: &Content<'_>, item: O
     };
     let typed = item.get("type").is_some_and(|kind| kind.shape() == Shape::String);
     let same_content = !must_change_content(role, content, context);
-    let known_role = item.get("role").and_then(Raw::as_str).is_some_and(|said| Role::NAMES.contains(&said.escaped()));
+    let known_role = item.get("role").and_then(Raw::as_str).is_some_and(|role| Role::NAMES.contains(&role.escaped()));
     if typed && same_content && known_role {
         return writer.raw(item);
     }
     writer.object(|writer| {
-        // Some upstreams refuse a message that does not say that it is one.
+        // Some upstreams refuse a message without `type`.
         if !typed {
             writer.key("type").string("message");
         }
         for (key, value) in item.fields() {
             match &*key.decode() {
                 "type" if !typed => {}
-                // RAM-13: an upstream refuses a role that it does not know.
+                // RAM-13: an upstream refuses an unknown role.
                 "role" if !known_role => writer.key("role").string(role.name()),
                 "content" if !same_content => write_content(writer.key("content"), role, content, context),
                 key => writer.key_text(key).raw(value),
@@ -221,7 +221,7 @@ fn write_part(writer: &mut Writer, role: Role, part: &Part<'_>, context: &Contex
         PartKind::Image(image) => write_image(writer, part.raw, image, context),
         _ => {
             let output = role == Role::Assistant;
-            // Refusals and reasoning have names of their own.
+            // Refusals and reasoning have types of their own.
             let is_said =
                 matches!(part.kind, PartKind::Text { kind: TextKind::Plain | TextKind::Input | TextKind::Output, .. });
             writer.object(|writer| {
@@ -231,7 +231,7 @@ fn write_part(writer: &mut Writer, role: Role, part: &Part<'_>, context: &Contex
                 for (key, value) in part.raw.fields() {
                     match key.escaped() {
                         "type" if is_said => {}
-                        // A text of the model has these; a text of the user must not.
+                        // Only text of the model has these fields.
                         "annotations" | "logprobs" if !output => {}
                         "text" | "refusal" if value.is_null() => writer.key_text(&key.decode()).string(""),
                         _ => writer.key_text(&key.decode()).raw(value),
@@ -245,7 +245,7 @@ fn write_part(writer: &mut Writer, role: Role, part: &Part<'_>, context: &Contex
     }
 }
 
-/// `{"type": "image_url"}` is the chat shape.
+/// `{"type": "image_url"}` is the format of Chat Completions.
 fn is_chat_image(part: &Part<'_>) -> bool {
     part.raw.get("image_url").is_some_and(|url| url.shape() == Shape::Object)
         || part.raw.get("type").and_then(Raw::as_str).is_some_and(|kind| kind.is("image_url"))
@@ -255,7 +255,7 @@ fn fetched<'c>(image: &Image<'_>, context: &Context<'c>) -> Option<&'c str> {
     context.images.get(&*image.url?.0.decode()).map(String::as_str)
 }
 
-/// A screenshot whose picture was fetched.
+/// Writes a screenshot whose image was fetched.
 fn write_screenshot(writer: &mut Writer, screenshot: Raw<'_>, data: &str) {
     writer.object(|writer| {
         for (key, value) in screenshot.fields() {
@@ -269,7 +269,7 @@ fn write_screenshot(writer: &mut Writer, screenshot: Raw<'_>, data: &str) {
 }
 
 fn write_image(writer: &mut Writer, part: Raw<'_>, image: &Image<'_>, context: &Context<'_>) {
-    // The chat shape has it one level deeper.
+    // Chat Completions has it one level deeper.
     let nested = part.get("image_url").and_then(|url| url.get_str("detail"));
     writer.object(|writer| {
         writer.key("type").string("input_image");
@@ -285,8 +285,8 @@ fn write_image(writer: &mut Writer, part: Raw<'_>, image: &Image<'_>, context: &
     });
 }
 
-/// Thoughts go back to the upstream that had them. Elsewhere, and without what makes them readable, an item of thoughts
-/// is refused: then its summary is told as what it is.
+/// Reasoning is sent back only to the upstream that produced it, and only if it can read it: other upstreams refuse the
+/// item. They receive its summary as text.
 fn write_reasoning(writer: &mut Writer, item: &Item<'_>, context: &mut Context<'_>) {
     let ItemKind::Reasoning(reasoning) = &item.kind else { return writer.raw(item.raw) };
     let Some(sealed) = reasoning.encrypted_content.map(|sealed| sealed.decode()).filter(|sealed| !sealed.is_empty())
@@ -332,7 +332,7 @@ fn write_reasoning(writer: &mut Writer, item: &Item<'_>, context: &mut Context<'
 }
 
 fn write_summary(writer: &mut Writer, reasoning: &Reasoning<'_>) {
-    if let Some(told) = reasoning_summary(reasoning) {
-        write_text_message(writer, Role::Assistant, &told);
+    if let Some(summary) = reasoning_summary(reasoning) {
+        write_text_message(writer, Role::Assistant, &summary);
     }
 }

@@ -1,7 +1,7 @@
-//! Items of an answer while they are not complete: what was said of them, and what the end adds.
+//! Items of an answer that are not complete: the text received so far, and what the end adds.
 //!
-//! A clean upstream says everything in deltas and repeats it at the end. Others say it only at the end, or only in part;
-//! so the text that was passed on is kept until the item is complete, and whatever is missing then follows.
+//! A conforming upstream sends everything in deltas and repeats it at the end. Others send it only at the end, or only
+//! in part. So the text that was passed on is kept until the item is complete, and missing text follows then.
 
 mod extra;
 
@@ -16,8 +16,8 @@ pub(super) struct OpenItem {
     pub(super) index: Option<u64>,
     pub(super) id: Option<String>,
     pub(super) kind: Kind,
-    /// Its phase was passed on.
-    pub(super) phased: bool,
+    /// Whether its phase was passed on.
+    pub(super) phase_sent: bool,
 }
 
 #[derive(Debug)]
@@ -29,50 +29,50 @@ pub(super) enum Kind {
     },
     Call {
         kind: CallKind,
-        /// Its name is known and was passed on.
-        begun: bool,
-        said: PartText,
+        /// Whether the call's name is known and was passed on.
+        started: bool,
+        input: PartText,
     },
-    /// Passed along as it is.
-    Passing,
+    /// An item that is passed on unchanged.
+    PassThrough,
 }
 
-/// The text of one part so far, escaped, and how many annotations it has.
+/// The escaped text of one part so far, and the number of its annotations.
 #[derive(Debug, Default)]
 pub(super) struct PartText {
     escaped: Vec<u8>,
     annotations: usize,
-    /// What the part has beyond its text was passed on.
+    /// Whether the part's other fields were passed on.
     passed: bool,
 }
 
-/// Parts by the upstream's index; the current one is the last that something was said of.
+/// Parts by the upstream's index. The current one is the last that received text.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     list: Vec<(u64, PartText)>,
     current: Option<u64>,
 }
 
-/// The end of an item contradicts what was said of it.
+/// The end of an item contradicts its deltas.
 #[derive(Debug)]
 pub(super) struct TextMismatch;
 
 impl Kind {
-    /// What an item of this type is to us.
+    /// The kind of an item.
     pub(super) fn of(item: Raw<'_>) -> Self {
         match item.get("type").and_then(Raw::as_str).map(JsonStr::escaped) {
             Some("message") => Self::Message(Parts::default()),
             Some("reasoning") => Self::Reasoning { summary: Parts::default(), content: Parts::default() },
             Some("function_call") => Self::call(CallKind::Function),
             Some("custom_tool_call") => Self::call(CallKind::Custom),
-            // A message that does not say that it is one.
+            // A message without `type`.
             None if item.get("role").is_some() => Self::Message(Parts::default()),
-            _ => Self::Passing,
+            _ => Self::PassThrough,
         }
     }
 
     pub(super) fn call(kind: CallKind) -> Self {
-        Self::Call { kind, begun: false, said: PartText::default() }
+        Self::Call { kind, started: false, input: PartText::default() }
     }
 
     pub(super) fn is_message(&self) -> bool {
@@ -93,7 +93,7 @@ impl PartText {
         self.escaped.extend_from_slice(delta.escaped());
     }
 
-    /// What `full` has beyond what was said. `whole` is the message that `full` was read from.
+    /// The part of `full` that is missing in the text so far. `whole` is the message that contains `full`.
     fn rest(&self, full: JsonStr<'_>, whole: &Bytes) -> Result<Option<Literal>, TextMismatch> {
         let text = full.escaped().as_bytes();
         if self.escaped.is_empty() {
@@ -102,30 +102,30 @@ impl PartText {
         if let Some(rest) = text.strip_prefix(&*self.escaped) {
             return Ok((!rest.is_empty()).then(|| Literal::from_escaped(rest)));
         }
-        // An end that repeats nothing says nothing.
+        // Some upstreams repeat nothing at the end.
         if full.is_empty() {
             return Ok(None);
         }
-        // The same characters may be escaped in another way.
-        let said = Literal::from_escaped(&self.escaped).decode();
+        // The same characters may be escaped differently.
+        let text = Literal::from_escaped(&self.escaped).decode();
         let full = full.decode();
-        match full.strip_prefix(&*said) {
+        match full.strip_prefix(&*text) {
             Some("") => Ok(None),
             Some(rest) => Ok(Some(Literal::from_text(rest))),
-            None if same_words(&full, &said) => Ok(None),
+            None if same_words(&full, &text) => Ok(None),
             None => Err(TextMismatch),
         }
     }
 }
 
-/// Whether two texts differ in white space at most: some servers trim the final text, or write arguments anew.
+/// Whether two texts differ only in white space: some servers trim the final text, or reformat arguments.
 pub(super) fn same_words(one: &str, other: &str) -> bool {
     let letters = |text: &'_ str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
     letters(one) == letters(other)
 }
 
 impl Parts {
-    /// The part of this index, or the current one. `end` is sent when another one was current.
+    /// The part of this index, or the current one. `end` is emitted if another part was current.
     fn at(&mut self, index: Option<u64>, end: ModelEvent, events: &mut Vec<ModelEvent>) -> &mut PartText {
         let index = index.or(self.current).unwrap_or(0);
         if self.current.is_some_and(|current| current != index) {
@@ -142,11 +142,11 @@ impl Parts {
         &mut self.list[position].1
     }
 
-    /// The texts that were said, in the upstream's order.
+    /// The texts in the upstream's order.
     fn texts(&self) -> Vec<&[u8]> {
-        let mut parts: Vec<_> = self.list.iter().filter(|(_, said)| !said.escaped.is_empty()).collect();
+        let mut parts: Vec<_> = self.list.iter().filter(|(_, text)| !text.escaped.is_empty()).collect();
         parts.sort_by_key(|(index, _)| *index);
-        parts.into_iter().map(|(_, said)| &*said.escaped).collect()
+        parts.into_iter().map(|(_, text)| &*text.escaped).collect()
     }
 
     fn end(&mut self, end: ModelEvent, events: &mut Vec<ModelEvent>) {
@@ -156,7 +156,7 @@ impl Parts {
     }
 }
 
-/// What a piece of text is.
+/// The kind of a text delta.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DeltaKind {
     Text,
@@ -193,17 +193,17 @@ impl OpenItem {
         }
     }
 
-    /// Whether any reasoning was given in the clear.
+    /// Whether there is any reasoning in plain text.
     pub(super) fn has_reasoning_text(&self) -> bool {
         matches!(&self.kind, Kind::Reasoning { summary, content } if !summary.texts().is_empty() || !content.texts().is_empty())
     }
 
-    /// Writes the fields of a reasoning item that hold its texts.
+    /// Writes the text fields of a reasoning item.
     pub(super) fn write_reasoning_text(&self, writer: &mut Writer) {
         let Kind::Reasoning { summary, content } = &self.kind else { return };
         for (field, kind, parts) in [("summary", "summary_text", summary), ("content", "reasoning_text", content)] {
             let texts = parts.texts();
-            // Every reasoning item has a summary, if only an empty one.
+            // Every reasoning item has a summary, even an empty one.
             if field == "summary" || !texts.is_empty() {
                 writer.key(field).array(|writer| {
                     for text in texts {
@@ -217,8 +217,8 @@ impl OpenItem {
         }
     }
 
-    /// A piece of a message or of reasoning.
-    pub(super) fn say(
+    /// Handles a delta of a message or of reasoning.
+    pub(super) fn push_text(
         &mut self,
         kind: DeltaKind,
         part: Option<u64>,
@@ -231,7 +231,7 @@ impl OpenItem {
         events.push(kind.event(delta, logprobs));
     }
 
-    /// The whole of a part, once it is complete: what was not said of it follows.
+    /// Handles the complete text of a part: emits what the deltas did not contain.
     pub(super) fn complete(
         &mut self,
         kind: DeltaKind,
@@ -245,7 +245,7 @@ impl OpenItem {
         let index = part.or(parts.current).unwrap_or(0);
         let known = parts.list.iter().find(|(known, _)| *known == index);
         let rest = match known {
-            Some((_, said)) => said.rest(full, whole)?,
+            Some((_, text)) => text.rest(full, whole)?,
             None => PartText::default().rest(full, whole)?,
         };
         if let Some(rest) = rest {
@@ -255,22 +255,22 @@ impl OpenItem {
         Ok(())
     }
 
-    /// An annotation of a part; `index` is its own, where the upstream says it.
+    /// Handles an annotation of a part; `index` is the annotation's own, if the upstream sends it.
     pub(super) fn annotate(&mut self, part: Option<u64>, annotation: Json, events: &mut Vec<ModelEvent>) {
         let Some(parts) = self.parts(DeltaKind::Text) else { return };
         parts.at(part, ModelEvent::PartEnd, events).annotations += 1;
         events.push(ModelEvent::Annotation(annotation));
     }
 
-    /// A part is over.
+    /// Handles the end of a part.
     pub(super) fn end_part(&mut self, kind: DeltaKind, events: &mut Vec<ModelEvent>) {
         if let Some(parts) = self.parts(kind) {
             parts.end(kind.end(), events);
         }
     }
 
-    /// A part as it stands at its end: text, refusal, or a kind that goes on as it is. `usual` is what is said where it
-    /// stands.
+    /// Handles a complete part: text, refusal, or a kind that is passed on unchanged. `usual` is the kind of text in
+    /// this item.
     pub(super) fn complete_part(
         &mut self,
         usual: DeltaKind,
@@ -285,8 +285,8 @@ impl OpenItem {
             Some("summary_text") if usual != DeltaKind::Text => DeltaKind::Summary,
             Some("reasoning_text") if usual != DeltaKind::Text => DeltaKind::Reasoning,
             None | Some("output_text" | "input_text" | "text") => usual,
-            // A kind of its own that was told as text is text.
-            _ if self.parts(usual).is_some_and(|parts| parts.has_said(index)) => usual,
+            // A part of an unknown kind that had text deltas is text.
+            _ if self.parts(usual).is_some_and(|parts| parts.has_text(index)) => usual,
             _ => {
                 self.pass_part(usual, index, Json::within(whole, part), events);
                 return Ok(());
@@ -297,12 +297,12 @@ impl OpenItem {
         let list = part.get("logprobs").filter(|list| logprobs && list.elements().next().is_some());
         self.complete(kind, index, text, list.map(|list| Json::within(whole, list)), whole, events)?;
         if kind == DeltaKind::Text {
-            let told = |parts: &mut Parts| {
+            let count = |parts: &mut Parts| {
                 let index = index.or(parts.current).unwrap_or(0);
-                parts.list.iter().find(|(known, _)| *known == index).map_or(0, |(_, said)| said.annotations)
+                parts.list.iter().find(|(known, _)| *known == index).map_or(0, |(_, text)| text.annotations)
             };
-            let told = self.parts(kind).map_or(0, told);
-            for annotation in part.get("annotations").map(Raw::elements).into_iter().flatten().skip(told) {
+            let known = self.parts(kind).map_or(0, count);
+            for annotation in part.get("annotations").map(Raw::elements).into_iter().flatten().skip(known) {
                 self.annotate(index, Json::within(whole, annotation), events);
             }
         }
@@ -310,70 +310,70 @@ impl OpenItem {
         Ok(())
     }
 
-    /// A message begins, if it is one.
+    /// Begins a message, if the item is one.
     pub(super) fn begin_message(&mut self, item: Raw<'_>, events: &mut Vec<ModelEvent>) {
         if self.kind.is_message() {
             let phase = item.get_str("phase").map(|phase| phase.into_owned());
-            self.phased = phase.is_some();
+            self.phase_sent = phase.is_some();
             events.push(ModelEvent::MessageStart { phase });
         }
     }
 
-    /// The call begins as soon as its name is known.
+    /// Begins the call as soon as its name is known.
     pub(super) fn begin_call(&mut self, item: Raw<'_>, events: &mut Vec<ModelEvent>) {
-        let Kind::Call { kind, begun: begun @ false, .. } = &mut self.kind else { return };
+        let Kind::Call { kind, started: started @ false, .. } = &mut self.kind else { return };
         let Some(name) = item.get_str("name").filter(|name| !name.is_empty()) else { return };
-        *begun = true;
+        *started = true;
         let text = |field: &str| item.get_str(field).filter(|text| !text.is_empty()).map(|text| text.into_owned());
         let call =
             CallHead { kind: *kind, call_id: text("call_id"), name: name.into_owned(), namespace: text("namespace") };
         events.push(ModelEvent::CallStart { key: self.key, call });
     }
 
-    /// More of a call's arguments or input; kept while the call has no name.
+    /// Handles a delta of a call's arguments or input; held while the call has no name.
     pub(super) fn call_delta(&mut self, delta: Literal, events: &mut Vec<ModelEvent>) {
-        let Kind::Call { begun, said, .. } = &mut self.kind else { return };
-        said.add(&delta);
-        if *begun {
+        let Kind::Call { started, input, .. } = &mut self.kind else { return };
+        input.add(&delta);
+        if *started {
             events.push(ModelEvent::CallDelta { key: self.key, delta });
         }
     }
 
-    /// The whole of a call's arguments or input.
+    /// Handles the complete arguments or input of a call.
     pub(super) fn complete_call(
         &mut self,
         full: JsonStr<'_>,
         whole: &Bytes,
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), TextMismatch> {
-        let Kind::Call { said, .. } = &self.kind else { return Ok(()) };
-        if let Some(rest) = said.rest(full, whole)? {
+        let Kind::Call { input, .. } = &self.kind else { return Ok(()) };
+        if let Some(rest) = input.rest(full, whole)? {
             self.call_delta(rest, events);
         }
         Ok(())
     }
 
-    /// A call that ends: everything that waited for its name follows it.
+    /// Handles the end of a call: emits everything that was held until its name.
     pub(super) fn end_call(
         &mut self,
         item: Raw<'_>,
         whole: &Bytes,
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), TextMismatch> {
-        let Kind::Call { kind, begun: was_begun, .. } = &self.kind else { return Ok(()) };
-        let was_begun = *was_begun;
+        let Kind::Call { kind, started: was_started, .. } = &self.kind else { return Ok(()) };
+        let was_started = *was_started;
         let field = if *kind == CallKind::Custom { "input" } else { "arguments" };
         self.begin_call(item, events);
-        let Kind::Call { begun: true, said, .. } = &self.kind else { return Ok(()) };
-        if !was_begun && !said.escaped.is_empty() {
-            events.push(ModelEvent::CallDelta { key: self.key, delta: Literal::from_escaped(&said.escaped) });
+        let Kind::Call { started: true, input, .. } = &self.kind else { return Ok(()) };
+        if !was_started && !input.escaped.is_empty() {
+            events.push(ModelEvent::CallDelta { key: self.key, delta: Literal::from_escaped(&input.escaped) });
         }
-        let nothing_said = said.escaped.is_empty();
+        let is_empty = input.escaped.is_empty();
         let value = item.get(field).unwrap_or(Raw::NULL);
         match value.as_str() {
             Some(full) => self.complete_call(full, whole, events)?,
-            // Arguments as an object: some servers forget that they are a string.
-            None if nothing_said && !value.is_null() => self.call_delta(Literal::from_text(value.text()), events),
+            // Some servers send arguments as an object instead of a string.
+            None if is_empty && !value.is_null() => self.call_delta(Literal::from_text(value.text()), events),
             None => {}
         }
         self.item_fields(item, events);

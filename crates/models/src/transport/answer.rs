@@ -1,4 +1,4 @@
-//! The body of an answer: events as they come, or the whole of it, bounded in time and size.
+//! The body of an answer: an event stream or a whole document, bounded in time and size.
 
 use std::{
     future::{Future, poll_fn},
@@ -17,47 +17,47 @@ use crate::decode::Decode;
 
 use super::{
     breaker::Permit,
-    exchange::{Arrived, Body},
+    exchange::{Body, BodyRead},
     head::Head,
     refusal::{Secrets, explanation},
 };
 
-/// The largest answer that is read as a whole.
+/// The maximum size of a whole answer.
 const WHOLE_BYTES: usize = 32 * 1024 * 1024;
-/// The longest line of an event stream.
+/// The maximum length of a line in an event stream.
 const LINE_BYTES: usize = 4 * 1024 * 1024;
-/// The most that one event stream may send.
+/// The maximum size of an event stream.
 const STREAM_BYTES: u64 = 256 * 1024 * 1024;
-/// What may follow the last event, and how long we wait for it, so that the connection can be used again.
+/// The maximum size and time of what follows the last event; it is read so that the connection can be reused.
 const TAIL_BYTES: usize = 64 * 1024;
 const TAIL_TIME: Duration = Duration::from_secs(1);
 
-/// How an answer is read, and for whom.
-pub(super) struct Reading<'a> {
+/// What reading an answer needs.
+pub(super) struct AnswerReading<'a> {
     pub(super) idle_timeout: Duration,
     pub(super) permit: Permit,
     pub(super) secrets: &'a Secrets,
-    /// Who wants to know exactly what comes.
+    /// Records the exact bytes of the answer.
     pub(super) recorder: Option<&'a CallRecorder>,
 }
 
-/// Reads an answer that has begun as it really came; `body` is the rest of one that comes in events.
+/// Decodes an answer that has start. For an event stream, `body` is the rest of it.
 pub(super) fn read<D: Decode>(
-    begun: Result<Begun, ModelError>,
+    start: Result<AnswerStart, ModelError>,
     body: Body,
     mut decoder: D,
-    Reading { idle_timeout, permit, secrets, recorder }: Reading<'_>,
+    AnswerReading { idle_timeout, permit, secrets, recorder }: AnswerReading<'_>,
 ) -> Result<ModelStream, ModelError> {
-    let body = match begun {
-        Ok(Begun::Whole(whole)) => whole,
-        Ok(Begun::Events { first }) => {
-            let silence = Silence::new(idle_timeout);
+    let body = match start {
+        Ok(AnswerStart::Whole(whole)) => whole,
+        Ok(AnswerStart::Events { first }) => {
+            let idle_timer = IdleTimer::new(idle_timeout);
             return Ok(Box::pin(Answer {
                 body: Some(body),
                 first,
                 reader: Reader::new(LINE_BYTES),
                 decoder,
-                silence,
+                idle_timer,
                 received: 0,
                 permit: Some(permit),
                 error: None,
@@ -79,25 +79,25 @@ pub(super) fn read<D: Decode>(
     permit.conclude(decoded.as_ref().err());
     decoded.map_err(|error| secrets.clean_error(error))?;
     secrets.clean_events(&mut events);
-    Ok(Box::pin(Once(Some(events))))
+    Ok(Box::pin(SingleBatch(Some(events))))
 }
 
-/// An answer that has begun.
-pub(super) enum Begun {
-    /// It comes in events, of which these bytes are here.
+/// The beginning of an answer.
+pub(super) enum AnswerStart {
+    /// An event stream, of which these bytes have arrived.
     Events { first: Vec<u8> },
-    /// It is here, all of it.
+    /// A whole document.
     Whole(Bytes),
 }
 
-/// Tells an event stream from a whole answer: by the content type, and by the first character where that is not clear.
+/// Distinguishes an event stream from a whole document: by the content type, or by the first character.
 pub(super) async fn begin(
     head: &Head,
     body: &mut Body,
     delivery: Delivery,
     idle_timeout: Duration,
     recorder: Option<&CallRecorder>,
-) -> Result<Begun, ModelError> {
+) -> Result<AnswerStart, ModelError> {
     let coding = head.get("content-encoding").unwrap_or_default();
     if !(coding.is_empty() || coding.eq_ignore_ascii_case("identity")) {
         return Err(ModelError::Unreadable(format!("an answer coded as `{coding}`, which was not asked for")));
@@ -108,66 +108,66 @@ pub(super) async fn begin(
         return Err(page(body, Vec::new(), idle_timeout, recorder).await);
     }
     if is("text/event-stream") {
-        return Ok(Begun::Events { first: Vec::new() });
+        return Ok(AnswerStart::Events { first: Vec::new() });
     }
     if delivery == Delivery::Whole {
-        // Some servers send the head at once, and everything else when the model is done.
+        // No idle timeout for the first bytes: some servers send the head at once, and the body when the model is done.
         let mut first = Vec::new();
         if !body.is_over() {
             poll_fn(|context| body.poll_fill(context, &mut first)).await.map_err(|_broken| ModelError::CutShort)?;
         }
         first.reserve_exact(usize::try_from(body.left().unwrap_or_default()).unwrap_or_default().min(WHOLE_BYTES));
-        return whole(body, first, idle_timeout).await.map(Begun::Whole);
+        return whole(body, first, idle_timeout).await.map(AnswerStart::Whole);
     }
     let mut first = Vec::new();
     while first.trim_ascii().is_empty() {
         first.clear();
-        if piece(body, &mut first, idle_timeout).await? == Arrived::End {
+        if piece(body, &mut first, idle_timeout).await? == BodyRead::End {
             return Err(ModelError::Unreadable("an empty answer".to_owned()));
         }
     }
     match first.trim_ascii_start().first() {
-        Some(b'{' | b'[') => whole(body, first, idle_timeout).await.map(Begun::Whole),
+        Some(b'{' | b'[') => whole(body, first, idle_timeout).await.map(AnswerStart::Whole),
         Some(b'<') => Err(page(body, first, idle_timeout, recorder).await),
-        _ => Ok(Begun::Events { first }),
+        _ => Ok(AnswerStart::Events { first }),
     }
 }
 
-/// What a page instead of an answer means; its text is kept, `first` of it is here.
+/// The error of an HTML page in place of an answer. The page is recorded; `first` is its beginning.
 async fn page(body: &mut Body, first: Vec<u8>, idle_timeout: Duration, recorder: Option<&CallRecorder>) -> ModelError {
     if let Some(recorder) = recorder {
-        // In a box: few answers are pages.
+        // Boxed, because pages are rare.
         recorder.record(&Box::pin(explanation(body, first, idle_timeout)).await);
     }
     ModelError::Unreadable("an HTML page".to_owned())
 }
 
-/// The whole body, of which `bytes` are here.
+/// Reads the rest of a body that begins with `bytes`.
 pub(super) async fn whole(body: &mut Body, mut bytes: Vec<u8>, idle_timeout: Duration) -> Result<Bytes, ModelError> {
     let too_large = || ModelError::TooLarge(format!("an answer of more than {WHOLE_BYTES} bytes"));
-    // What the head says bounds what is read, and room is made only for what the bound allows.
+    // The declared length is checked before memory is reserved.
     let left = usize::try_from(body.left().unwrap_or_default()).unwrap_or(usize::MAX);
     if bytes.len().saturating_add(left) > WHOLE_BYTES {
         return Err(too_large());
     }
     while !body.is_over() {
-        let begun = !bytes.is_empty();
-        if piece(body, &mut bytes, idle_timeout).await? == Arrived::End {
+        let has_bytes = !bytes.is_empty();
+        if piece(body, &mut bytes, idle_timeout).await? == BodyRead::End {
             break;
         }
         if bytes.len() > WHOLE_BYTES {
             return Err(too_large());
         }
-        if !begun {
-            // Most bodies come in one piece and need no more room than that.
+        if !has_bytes {
+            // Most bodies arrive at once; a larger one gets exactly the memory that it needs.
             bytes.reserve_exact(usize::try_from(body.left().unwrap_or_default()).unwrap_or_default());
         }
     }
     Ok(bytes.into())
 }
 
-/// Appends the next piece.
-async fn piece(body: &mut Body, bytes: &mut Vec<u8>, idle_timeout: Duration) -> Result<Arrived, ModelError> {
+/// Appends the next bytes, within the idle timeout.
+async fn piece(body: &mut Body, bytes: &mut Vec<u8>, idle_timeout: Duration) -> Result<BodyRead, ModelError> {
     let next = poll_fn(|context| body.poll_fill(context, bytes));
     match tokio::time::timeout(idle_timeout, next).await {
         Ok(arrived) => arrived.map_err(|_broken| ModelError::CutShort),
@@ -176,9 +176,9 @@ async fn piece(body: &mut Body, bytes: &mut Vec<u8>, idle_timeout: Duration) -> 
 }
 
 /// A whole answer as a stream of one batch.
-struct Once(Option<Vec<ModelEvent>>);
+struct SingleBatch(Option<Vec<ModelEvent>>);
 
-impl Stream for Once {
+impl Stream for SingleBatch {
     type Item = Result<Vec<ModelEvent>, ModelError>;
 
     fn poll_next(mut self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -186,24 +186,24 @@ impl Stream for Once {
     }
 }
 
-/// An answer that is read as it comes: one batch of events for each piece of the network.
+/// A streamed answer: one batch of events for each read.
 struct Answer<D> {
-    /// Taken when nothing more is read from it.
+    /// `None` when nothing more is read.
     body: Option<Body>,
-    /// A piece that was read before the stream began.
+    /// Bytes that were read before the stream began.
     first: Vec<u8>,
     reader: Reader,
     decoder: D,
-    silence: Silence,
+    idle_timer: IdleTimer,
     received: u64,
-    /// Taken when it is known how the answer went.
+    /// Taken when the result of the request is known.
     permit: Option<Permit>,
-    /// Waits behind the events that came before it.
+    /// Returned after the events before it.
     error: Option<ModelError>,
     secrets: Secrets,
-    /// Who wants to know exactly what comes.
+    /// Records the exact bytes of the answer.
     recorder: Option<CallRecorder>,
-    /// Whether that is so for the event that ends the stream, too.
+    /// Whether the data of the final event is recorded too.
     keeps_last: bool,
 }
 
@@ -216,7 +216,7 @@ impl<D: Decode> Answer<D> {
         if let Some(recorder) = &self.recorder {
             recorder.record(&piece);
         }
-        // A burst brings an event every few hundred bytes.
+        // A burst has an event every few hundred bytes.
         events.reserve(piece.len() / 256);
         self.reader.push(piece.into());
         while let Some(frame) = self.reader.frame().map_err(|error| ModelError::TooLarge(error.to_string()))? {
@@ -239,7 +239,7 @@ impl<D: Decode> Answer<D> {
         decoded
     }
 
-    /// The body is over: what no blank line has ended counts too.
+    /// Handles the end of the body. A last event without a blank line after it counts too.
     fn end(&mut self, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
         while let Some(frame) = self.reader.end() {
             self.frame(frame, events)?;
@@ -254,10 +254,11 @@ impl<D: Decode> Answer<D> {
         }
     }
 
-    /// The connection broke off. An answer whose last event had arrived by then is complete, also without what ends the body.
-    fn broken(&mut self, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
+    /// Handles a broken connection. The answer is complete if its final event has arrived, even if the body has not
+    /// ended.
+    fn on_disconnect(&mut self, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
         while let Some(frame) = self.reader.end() {
-            // Half an event is none.
+            // An incomplete event is ignored.
             if self.decoder.frame(frame, events).is_err() {
                 break;
             }
@@ -268,7 +269,7 @@ impl<D: Decode> Answer<D> {
         }
     }
 
-    /// Notes what a step brought: the end, an error, or neither.
+    /// Handles the result of a read: the end, an error, or neither.
     fn settle(&mut self, stepped: Result<(), ModelError>, events: &mut [ModelEvent]) {
         match stepped {
             Err(error) => {
@@ -298,20 +299,20 @@ fn is_over(events: &[ModelEvent]) -> bool {
     matches!(events.last(), Some(ModelEvent::Finish(_)))
 }
 
-/// Reads what follows the last event, usually `[DONE]` and the end of the last chunk, so that the connection is used
-/// again. Usually it has arrived already; if not, the connection is closed without waiting.
+/// Reads what follows the last event, usually `[DONE]` and the last chunk, so that the connection can be reused. If it
+/// has not arrived yet, a task waits for it for [`TAIL_TIME`].
 fn drain(mut body: Body) {
     let mut rest = Vec::new();
     let mut context = Context::from_waker(Waker::noop());
     while let Poll::Ready(read) = body.poll_fill(&mut context, &mut rest) {
-        if !matches!(read, Ok(Arrived::Some)) || rest.len() > TAIL_BYTES {
+        if !matches!(read, Ok(BodyRead::Data)) || rest.len() > TAIL_BYTES {
             return;
         }
     }
-    body.pool().later(async move {
+    body.pool().spawn(async move {
         let read = async {
             while rest.len() <= TAIL_BYTES {
-                let Ok(Arrived::Some) = piece(&mut body, &mut rest, TAIL_TIME).await else { return };
+                let Ok(BodyRead::Data) = piece(&mut body, &mut rest, TAIL_TIME).await else { return };
             }
         };
         let _ = tokio::time::timeout(TAIL_TIME, read).await;
@@ -332,19 +333,19 @@ impl<D: Decode> Stream for Answer<D> {
             let mut piece = std::mem::take(&mut this.first);
             let arrived = match piece.is_empty() {
                 true => body.poll_fill(cx, &mut piece),
-                false => Poll::Ready(Ok(Arrived::Some)),
+                false => Poll::Ready(Ok(BodyRead::Data)),
             };
             let stepped = match arrived {
                 Poll::Pending => {
-                    let silent = ready!(this.silence.poll(cx));
+                    let silent = ready!(this.idle_timer.poll(cx));
                     Err(ModelError::Silent(silent))
                 }
-                Poll::Ready(Ok(Arrived::Some)) => {
-                    this.silence.broken();
+                Poll::Ready(Ok(BodyRead::Data)) => {
+                    this.idle_timer.reset();
                     this.piece(piece, &mut events)
                 }
-                Poll::Ready(Ok(Arrived::End)) => this.end(&mut events),
-                Poll::Ready(Err(_broken)) => this.broken(&mut events),
+                Poll::Ready(Ok(BodyRead::End)) => this.end(&mut events),
+                Poll::Ready(Err(_broken)) => this.on_disconnect(&mut events),
             };
             this.settle(stepped, &mut events);
             if !events.is_empty() {
@@ -354,19 +355,19 @@ impl<D: Decode> Stream for Answer<D> {
     }
 }
 
-/// Notices a long silence. The timer is not set anew for each piece: when it rings, it looks at the last one.
-struct Silence {
+/// The idle timeout. The timer is not reset for each read; when it fires, it compares the time of the last read.
+struct IdleTimer {
     limit: Duration,
     since: Instant,
     timer: Pin<Box<Sleep>>,
 }
 
-impl Silence {
+impl IdleTimer {
     fn new(limit: Duration) -> Self {
         Self { limit, since: Instant::now(), timer: Box::pin(tokio::time::sleep(limit)) }
     }
 
-    fn broken(&mut self) {
+    fn reset(&mut self) {
         self.since = Instant::now();
     }
 

@@ -1,7 +1,7 @@
 //! A circuit breaker: opens after repeated failures of an upstream, and probes it with one request before it closes.
 //!
-//! Only a failure of the upstream itself counts: no connection, silence, a broken answer, 5xx. A refusal shows that it
-//! is alive; a rate limit says nothing either way.
+//! Only a failure of the upstream itself counts: no connection, idle_timer, a broken answer, 5xx. A refusal shows that it
+//! is alive; a rate limit says nothing about its health.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -11,32 +11,32 @@ use std::{
 use amalgam_core::ModelError;
 use tokio::time::Instant;
 
-/// So many failures in a row open the circuit.
-const RUN: u32 = 10;
-/// The first rest; each probe that fails doubles it.
-const REST: Duration = Duration::from_secs(1);
-const LONGEST_REST: Duration = Duration::from_secs(30);
+/// The number of failures in a row that open the circuit.
+const FAILURE_LIMIT: u32 = 10;
+/// How long the circuit stays open at first; each failed probe doubles it.
+const FIRST_OPEN_TIME: Duration = Duration::from_secs(1);
+const MAX_OPEN_TIME: Duration = Duration::from_secs(30);
 
-/// One upstream's circuit.
+/// The circuit breaker of one upstream.
 #[derive(Debug, Default)]
 pub(super) struct Breaker(Mutex<Circuit>);
 
 #[derive(Debug, Default)]
 struct Circuit {
-    /// In a row.
+    /// Failures in a row.
     failures: u32,
-    resting: Option<Rest>,
+    open: Option<OpenState>,
 }
 
 #[derive(Debug)]
-struct Rest {
+struct OpenState {
     until: Instant,
     length: Duration,
-    /// A request is under way to see whether it is over.
+    /// Whether a probe is in progress.
     probing: bool,
 }
 
-/// Leave to ask the upstream once. Says how it went; dropped without a word, it frees the place of a probe.
+/// The permission for one request. It reports the result; dropped without one, it allows another probe.
 #[derive(Debug)]
 pub(super) struct Permit {
     breaker: Arc<Breaker>,
@@ -44,13 +44,13 @@ pub(super) struct Permit {
 }
 
 impl Breaker {
-    /// Leave to ask, or how long the upstream still rests.
+    /// A permit, or how long the circuit stays open.
     pub(super) fn enter(breaker: &Arc<Self>) -> Result<Permit, Duration> {
         let mut probe = false;
-        if let Some(rest) = &mut breaker.circuit().resting {
+        if let Some(rest) = &mut breaker.circuit().open {
             let left = rest.until.saturating_duration_since(Instant::now());
             if rest.probing || !left.is_zero() {
-                return Err(left.max(REST));
+                return Err(left.max(FIRST_OPEN_TIME));
             }
             rest.probing = true;
             probe = true;
@@ -64,18 +64,18 @@ impl Breaker {
 }
 
 impl Permit {
-    /// An answer began: the rest is over. The run of failures ends only with a whole answer, since an upstream that
-    /// begins well and breaks off every time must open the circuit too.
-    pub(super) fn alive(&mut self) {
+    /// An answer began, so the circuit closes. The count of failures is reset only by a complete answer, because an
+    /// upstream that breaks off every answer must open the circuit too.
+    pub(super) fn answer_began(&mut self) {
         self.probe = false;
-        self.breaker.circuit().resting = None;
+        self.breaker.circuit().open = None;
     }
 
-    /// The request is over, well or with this error.
+    /// The request has ended, with success or this error.
     pub(super) fn conclude(self, error: Option<&ModelError>) {
         match error.map(verdict) {
             None | Some(Verdict::Alive) => *self.breaker.circuit() = Circuit::default(),
-            Some(Verdict::Silent) => {}
+            Some(Verdict::Unknown) => {}
             Some(Verdict::Failed) => self.failed(),
         }
     }
@@ -83,23 +83,23 @@ impl Permit {
     fn failed(&self) {
         let mut circuit = self.breaker.circuit();
         circuit.failures = circuit.failures.saturating_add(1);
-        if circuit.failures < RUN {
+        if circuit.failures < FAILURE_LIMIT {
             return;
         }
-        let length = match &circuit.resting {
-            Some(rest) if self.probe => (rest.length * 2).min(LONGEST_REST),
-            // Requests that were under way when the circuit opened do not prolong the rest.
+        let length = match &circuit.open {
+            Some(state) if self.probe => (state.length * 2).min(MAX_OPEN_TIME),
+            // Requests that were in progress when the circuit opened do not prolong it.
             Some(_) => return,
-            None => REST,
+            None => FIRST_OPEN_TIME,
         };
-        circuit.resting = Some(Rest { until: Instant::now() + length, length, probing: false });
+        circuit.open = Some(OpenState { until: Instant::now() + length, length, probing: false });
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
         if self.probe
-            && let Some(rest) = &mut self.breaker.circuit().resting
+            && let Some(rest) = &mut self.breaker.circuit().open
         {
             rest.probing = false;
         }
@@ -109,14 +109,14 @@ impl Drop for Permit {
 enum Verdict {
     Alive,
     Failed,
-    /// Says nothing about the upstream's health.
-    Silent,
+    /// The error says nothing about the upstream's health.
+    Unknown,
 }
 
 fn verdict(error: &ModelError) -> Verdict {
     match error {
         ModelError::Refused { status: 408 | 429, .. } | ModelError::NoKey { .. } | ModelError::Resting(_) => {
-            Verdict::Silent
+            Verdict::Unknown
         }
         ModelError::Refused { status: ..500, .. } => Verdict::Alive,
         ModelError::Refused { .. }
@@ -139,7 +139,7 @@ mod tests {
 
     fn opened() -> Arc<Breaker> {
         let breaker = Arc::new(Breaker::default());
-        (0..RUN).for_each(|_| fail(&breaker));
+        (0..FAILURE_LIMIT).for_each(|_| fail(&breaker));
         breaker
     }
 
@@ -147,13 +147,13 @@ mod tests {
     async fn a_run_of_failures_opens_the_circuit_and_one_probe_closes_it() {
         // S9
         let breaker = opened();
-        assert_eq!(Breaker::enter(&breaker).unwrap_err(), REST);
+        assert_eq!(Breaker::enter(&breaker).unwrap_err(), FIRST_OPEN_TIME);
 
-        tokio::time::advance(REST).await;
+        tokio::time::advance(FIRST_OPEN_TIME).await;
         let mut probe = Breaker::enter(&breaker).unwrap();
         assert!(Breaker::enter(&breaker).is_err(), "one probe at a time");
 
-        probe.alive();
+        probe.answer_began();
         assert!(Breaker::enter(&breaker).is_ok(), "an answer that began ends the rest");
         probe.conclude(None);
         fail(&breaker);
@@ -163,15 +163,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_probe_that_fails_doubles_the_rest() {
         let breaker = opened();
-        tokio::time::advance(REST).await;
+        tokio::time::advance(FIRST_OPEN_TIME).await;
         fail(&breaker);
-        assert_eq!(Breaker::enter(&breaker).unwrap_err(), REST * 2);
+        assert_eq!(Breaker::enter(&breaker).unwrap_err(), FIRST_OPEN_TIME * 2);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_probe_that_is_dropped_frees_its_place() {
         let breaker = opened();
-        tokio::time::advance(REST).await;
+        tokio::time::advance(FIRST_OPEN_TIME).await;
         drop(Breaker::enter(&breaker).unwrap());
         assert!(Breaker::enter(&breaker).is_ok());
     }
@@ -179,10 +179,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn answers_that_begin_well_and_break_off_open_the_circuit() {
         let breaker = Arc::new(Breaker::default());
-        for _ in 0..RUN {
+        for _ in 0..FAILURE_LIMIT {
             let mut permit = Breaker::enter(&breaker).unwrap();
-            permit.alive();
-            permit.conclude(Some(&ModelError::Silent(REST)));
+            permit.answer_began();
+            permit.conclude(Some(&ModelError::Silent(FIRST_OPEN_TIME)));
         }
         assert!(Breaker::enter(&breaker).is_err());
     }

@@ -1,4 +1,4 @@
-//! Makes connections to one upstream and uses them for one request after the other.
+//! Opens connections to one upstream and reuses them.
 #![expect(clippy::disallowed_types, reason = "this is the one way out to upstreams")]
 
 use std::{error::Error, future::Future, sync::Arc, sync::LazyLock, time::Duration};
@@ -12,13 +12,14 @@ use tokio_rustls::rustls::{ClientConfig, crypto::ring};
 use tower::{Service, ServiceExt};
 
 use super::{
-    exchange::{self, Body, Broken, Connection},
+    exchange::{self, Body, Connection, ExchangeError},
     head::Head,
     pool::Pool,
     proxy::Proxy,
 };
 
-/// Reading the system's certificates takes tens of milliseconds and a few hundred KiB: done once, when first needed.
+/// AnswerReading the system's certificates takes tens of milliseconds and a few hundred KiB, so it is done once, when first
+/// needed.
 static TLS: LazyLock<Result<ClientConfig, String>> = LazyLock::new(|| {
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -37,7 +38,7 @@ pub(super) struct Client {
 }
 
 enum Way {
-    /// To the upstream, or to a proxy that sends requests on.
+    /// To the upstream, or to a forwarding proxy.
     Plain(Connector),
     Tls(HttpsConnector<Connector>),
     /// TLS with the upstream, inside a connection that a proxy makes (`CONNECT`).
@@ -46,13 +47,13 @@ enum Way {
 
 type Connector = HttpConnector;
 
-/// What a proxy that makes no connection is reported as.
+/// The error of a proxy that refuses a tunnel.
 type TunnelError = <Tunnel<Connector> as Service<Uri>>::Error;
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
 impl Client {
-    /// Prepares the way to the host of `address`; connects to nothing yet.
+    /// Prepares connections to the host of `address`; connects to nothing yet.
     pub(super) fn new(address: Uri, proxy: Option<Proxy>, connect_timeout: Duration) -> Result<Self, String> {
         let secure = address.scheme_str().is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"));
         let (address, way) = match (secure, &proxy) {
@@ -71,19 +72,19 @@ impl Client {
         Ok(Self { address, way, proxy, connect_timeout, pool: Arc::default() })
     }
 
-    /// The proxy that sends requests on, which has to be told where to. One that only makes connections does not see them.
+    /// The forwarding proxy, which needs absolute addresses. A tunnelling proxy does not see the requests.
     pub(super) fn forwarding_proxy(&self) -> Option<&Proxy> {
         self.proxy.as_ref().filter(|_| matches!(self.way, Way::Plain(_)))
     }
 
-    /// Sends a request, whose head is written already, and waits for the head of its answer.
+    /// Sends a request with an encoded head and waits for the head of its answer.
     ///
-    /// A connection that was used before may have been closed just now: where the upstream cannot have acted on the
-    /// request, it is sent once more on a new one.
+    /// The upstream may have closed an idle connection just now. If it cannot have acted on the request, the request is
+    /// sent once more on a new connection.
     pub(super) async fn request(&self, head: &Bytes, body: &Bytes) -> Result<(Head, Body), ModelError> {
         if let Some(connection) = self.pool.take() {
             match exchange::exchange(connection, head.clone(), body.clone(), &self.pool).await {
-                Err(Broken::NotTaken(_stale)) => {}
+                Err(ExchangeError::NotSent(_stale)) => {}
                 answered => return answered.map_err(error),
             }
         }
@@ -106,7 +107,7 @@ impl Client {
         connected.map(Connection::new)
     }
 
-    /// Why there is no connection, with the proxy that was asked for one.
+    /// Why connecting failed, with the name of the proxy if there is one.
     fn problem(&self, error: &(dyn Error + 'static)) -> String {
         match &self.proxy {
             Some(proxy) => format!("through the proxy {proxy}: {}", chain(error)),
@@ -123,7 +124,7 @@ fn tls<C>(connector: C) -> Result<HttpsConnector<C>, String> {
 
 fn plain() -> Connector {
     let mut connector = HttpConnector::new();
-    // Without it a small request can wait 40 ms on the peer's acknowledgement.
+    // Without it a small request can wait 40 ms for the peer's acknowledgement.
     connector.set_nodelay(true);
     connector.set_keepalive(Some(Duration::from_secs(30)));
     connector.enforce_http(false);
@@ -140,21 +141,20 @@ async fn within<T, E: Into<BoxError>>(
     }
 }
 
-/// Connects to an upstream as a turn would, with everything that TLS checks, and says nothing to it. Otherwise what is in
-/// the way.
+/// Connects to an upstream as a turn would, including TLS, and sends nothing. The error says why it failed.
 pub async fn reach(base_url: &str, proxy: Option<Proxy>, patience: Duration) -> Result<(), String> {
     let address = base_url.parse().map_err(|error| format!("it is no address: {error}"))?;
     let client = Client::new(address, proxy, patience)?;
     client.connect().await.map(drop).map_err(|error| client.problem(&*error))
 }
 
-/// What a failed request means: only what broke before an answer may be tried again.
-fn error(broken: Broken) -> ModelError {
+/// Maps a failed exchange to an error: only a failure before the answer may be retried.
+fn error(broken: ExchangeError) -> ModelError {
     match broken {
-        Broken::NotTaken(error) | Broken::Closed(error) => {
+        ExchangeError::NotSent(error) | ExchangeError::Closed(error) => {
             ModelError::Unreachable(format!("connection broke before the answer: {}", chain(&error)))
         }
-        Broken::Head(error) => error,
+        ExchangeError::InvalidHead(error) => error,
     }
 }
 

@@ -1,7 +1,7 @@
-//! One request and its answer on one connection, written and read in the task of the turn itself.
+//! One request and its answer on one connection, written and read in the turn's own task.
 //!
-//! No task stands between a turn and its upstream: what has arrived is read when the turn is polled, all of it at once,
-//! and a turn that is dropped closes its connection.
+//! Without a task per connection, all bytes that have arrived are read when the turn is polled, and dropping the turn
+//! closes its connection.
 
 use std::{
     cell::RefCell,
@@ -23,19 +23,20 @@ use tokio::{
 
 use super::{
     framing::Framing,
-    head::{self, HEAD_BYTES, Head, Parsed, Terms},
+    head::{self, HEAD_BYTES, Head, ParsedHead, Terms},
     pool::Pool,
 };
 
-/// The most that is read at once.
+/// The maximum size of one read.
 const READ_BYTES: usize = 64 * 1024;
 
-/// The most pieces that are handed to the system at once.
+/// The maximum number of slices of one write.
 const SLICES: usize = 64;
 
 thread_local! {
-    /// Where bytes arrive. One for each thread instead of one for each connection: a stream that waits holds no memory.
-    static ARRIVED: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into());
+    /// The read buffer. One for each thread instead of one for each connection, so that a waiting stream holds no
+    /// memory.
+    static READ_BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into());
 }
 
 /// A connection to an upstream.
@@ -54,14 +55,14 @@ impl Connection {
         })
     }
 
-    /// Whether nothing has come since the last answer. An upstream has nothing to say between two of them: if there is
-    /// something, it is the end of the connection, or a reason not to use it.
+    /// Whether nothing has arrived since the last answer. Anything that arrives between answers is the end of the
+    /// connection, or a reason not to reuse it.
     pub(super) fn is_quiet(&mut self) -> bool {
         let mut context = Context::from_waker(Waker::noop());
-        ARRIVED.with_borrow_mut(|room| self.poll_read(&mut context, room).is_pending())
+        READ_BUFFER.with_borrow_mut(|room| self.poll_read(&mut context, room).is_pending())
     }
 
-    /// Reads into `room`; nothing means that the upstream has closed.
+    /// Reads into `room`; 0 means that the upstream has closed the connection.
     fn poll_read(&mut self, context: &mut Context<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
         let mut room = ReadBuf::new(room);
         ready!(match &mut self.0 {
@@ -88,13 +89,13 @@ impl Connection {
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(super) enum Broken {
-    /// The upstream has not got the whole request and has said nothing: it cannot have acted on it.
-    NotTaken(io::Error),
+pub(super) enum ExchangeError {
+    /// The upstream has not received the whole request and has sent nothing, so it cannot have acted on it.
+    NotSent(io::Error),
     /// The connection broke before the answer began.
     Closed(io::Error),
-    /// What came is not an answer.
-    Head(ModelError),
+    /// The bytes that arrived are not a valid head.
+    InvalidHead(ModelError),
 }
 
 /// Sends a request and waits for the head of its answer.
@@ -103,11 +104,11 @@ pub(super) async fn exchange(
     head: Bytes,
     body: Bytes,
     pool: &Arc<Pool>,
-) -> Result<(Head, Body), Broken> {
-    let mut asking =
-        Asking { connection, unsent: Some(Unsent { head, body, sent: 0 }), failed: None, partial: Vec::new() };
-    let Answered { head, terms, first, clean } = poll_fn(|context| asking.poll(context)).await?;
-    let Asking { connection, unsent, failed, .. } = asking;
+) -> Result<(Head, Body), ExchangeError> {
+    let mut pending =
+        PendingExchange { connection, unsent: Some(Unsent { head, body, sent: 0 }), failed: None, partial: Vec::new() };
+    let AnswerHead { head, terms, first, clean } = poll_fn(|context| pending.poll(context)).await?;
+    let PendingExchange { connection, unsent, failed, .. } = pending;
     let mut body = Body {
         connection: Some(connection),
         reusable: terms.reusable && clean && failed.is_none(),
@@ -120,33 +121,33 @@ pub(super) async fn exchange(
     Ok((head, body))
 }
 
-struct Asking {
+struct PendingExchange {
     connection: Connection,
     unsent: Option<Unsent>,
-    /// Why sending ended early. An answer may have come all the same: a refusal is often sent before a body is read.
+    /// Why sending ended early. An answer may still arrive: a refusal is often sent before the body is read.
     failed: Option<io::Error>,
-    /// The beginning of a head that did not arrive in one piece.
+    /// The beginning of a head that did not arrive at once.
     partial: Vec<u8>,
 }
 
-struct Answered {
+struct AnswerHead {
     head: Head,
     terms: Terms,
-    /// What has arrived of the body.
+    /// The part of the body that arrived with the head.
     first: Vec<u8>,
-    /// Nothing came behind the answer.
+    /// Whether nothing followed the answer.
     clean: bool,
 }
 
-impl Asking {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Answered, Broken>> {
+impl PendingExchange {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<AnswerHead, ExchangeError>> {
         if let Some(unsent) = &mut self.unsent
             && let Poll::Ready(sent) = unsent.poll(&mut self.connection, context)
         {
             self.unsent = None;
             self.failed = sent.err();
         }
-        ARRIVED.with_borrow_mut(|room| {
+        READ_BUFFER.with_borrow_mut(|room| {
             loop {
                 let arrived = match self.connection.poll_read(context, room) {
                     Poll::Pending => return Poll::Pending,
@@ -155,7 +156,7 @@ impl Asking {
                 };
                 let arrived = match arrived {
                     Ok(length) => room.get(..length).unwrap_or_default(),
-                    Err(error) => return Poll::Ready(Err(self.broken(error))),
+                    Err(error) => return Poll::Ready(Err(self.error(error))),
                 };
                 let read = if self.partial.is_empty() {
                     read_head(arrived)
@@ -165,45 +166,45 @@ impl Asking {
                 };
                 match read {
                     Ok(Some(answered)) => return Poll::Ready(Ok(answered)),
-                    Err(error) => return Poll::Ready(Err(Broken::Head(error))),
+                    Err(error) => return Poll::Ready(Err(ExchangeError::InvalidHead(error))),
                     Ok(None) if self.partial.is_empty() => self.partial.extend_from_slice(arrived),
                     Ok(None) => {}
                 }
-                // Interim answers count too: there is no end to them otherwise.
+                // Interim answers count too, because there could be any number of them.
                 if self.partial.len() > HEAD_BYTES {
-                    return Poll::Ready(Err(Broken::Head(head::too_large())));
+                    return Poll::Ready(Err(ExchangeError::InvalidHead(head::too_large())));
                 }
             }
         })
     }
 
-    fn broken(&mut self, error: io::Error) -> Broken {
+    fn error(&mut self, error: io::Error) -> ExchangeError {
         let half_sent = self.unsent.is_some() || self.failed.is_some();
         let error = self.failed.take().unwrap_or(error);
         match half_sent && self.partial.is_empty() {
-            true => Broken::NotTaken(error),
-            false => Broken::Closed(error),
+            true => ExchangeError::NotSent(error),
+            false => ExchangeError::Closed(error),
         }
     }
 }
 
-/// The head at the beginning of what has arrived, with what follows it.
-fn read_head(mut arrived: &[u8]) -> Result<Option<Answered>, ModelError> {
+/// Reads a complete head from the received bytes, and the part of the body that follows it.
+fn read_head(mut arrived: &[u8]) -> Result<Option<AnswerHead>, ModelError> {
     loop {
         match head::parse(arrived)? {
-            Parsed::Partial => return Ok(None),
-            Parsed::Interim(length) => arrived = arrived.get(length..).unwrap_or_default(),
-            Parsed::Whole(head, mut terms, length) => {
+            ParsedHead::Partial => return Ok(None),
+            ParsedHead::Interim(length) => arrived = arrived.get(length..).unwrap_or_default(),
+            ParsedHead::Whole(head, mut terms, length) => {
                 let rest = arrived.get(length..).unwrap_or_default();
                 let mut first = Vec::with_capacity(rest.len());
                 let used = terms.framing.decode(rest, &mut first).map_err(|_| ModelError::CutShort)?;
-                return Ok(Some(Answered { head, terms, first, clean: used == rest.len() }));
+                return Ok(Some(AnswerHead { head, terms, first, clean: used == rest.len() }));
             }
         }
     }
 }
 
-/// What is left to send of a request.
+/// The part of a request that is not sent yet.
 struct Unsent {
     head: Bytes,
     body: Bytes,
@@ -225,7 +226,7 @@ impl Unsent {
         }
     }
 
-    /// Fills in what is sent next; how many pieces that are.
+    /// Fills in the slices to send next, and returns their number.
     fn gather<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let mut sent = self.sent;
         let pieces = [&self.head, &self.body].into_iter();
@@ -238,48 +239,48 @@ impl Unsent {
     }
 }
 
-/// The body of an answer. Read to its end, it gives the connection back; dropped before, it closes it.
+/// The body of an answer. Read to its end, it returns the connection to the pool; dropped before, it closes it.
 pub(super) struct Body {
-    /// Taken when nothing more is read from it.
+    /// `None` when nothing more is read.
     connection: Option<Connection>,
     framing: Framing,
     reusable: bool,
-    /// What came together with the head.
+    /// Bytes that arrived with the head.
     first: Vec<u8>,
-    /// The rest of the request, where the answer began before all of it was sent.
+    /// The rest of the request, if the answer began before all of it was sent.
     unsent: Option<Unsent>,
     pool: Arc<Pool>,
 }
 
-/// What a look at a body brought.
+/// The result of reading from a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Arrived {
-    /// Something was appended.
-    Some,
-    /// The body is over, and was before.
+pub(super) enum BodyRead {
+    /// Bytes were appended.
+    Data,
+    /// The body has ended.
     End,
 }
 
 impl Body {
-    /// Whether everything has arrived and was handed out.
+    /// Whether the whole body was read.
     pub(super) fn is_over(&self) -> bool {
         self.framing.is_over() && self.first.is_empty()
     }
 
-    /// Bytes that are still to come, where that is known.
+    /// The number of remaining bytes, if it is known.
     pub(super) fn left(&self) -> Option<u64> {
         self.framing.left().map(|left| left + self.first.len() as u64)
     }
 
-    /// Appends what has arrived to `piece`.
-    pub(super) fn poll_fill(&mut self, context: &mut Context<'_>, piece: &mut Vec<u8>) -> Poll<io::Result<Arrived>> {
+    /// Appends the bytes that have arrived to `piece`.
+    pub(super) fn poll_fill(&mut self, context: &mut Context<'_>, piece: &mut Vec<u8>) -> Poll<io::Result<BodyRead>> {
         if !self.first.is_empty() {
             let first = std::mem::take(&mut self.first);
             match piece.capacity() {
                 0 => *piece = first,
                 _ => piece.extend_from_slice(&first),
             }
-            return Poll::Ready(Ok(Arrived::Some));
+            return Poll::Ready(Ok(BodyRead::Data));
         }
         let filled = ready!(self.poll_arrival(context, piece));
         if filled.is_err() {
@@ -289,9 +290,9 @@ impl Body {
         Poll::Ready(filled)
     }
 
-    fn poll_arrival(&mut self, context: &mut Context<'_>, piece: &mut Vec<u8>) -> Poll<io::Result<Arrived>> {
+    fn poll_arrival(&mut self, context: &mut Context<'_>, piece: &mut Vec<u8>) -> Poll<io::Result<BodyRead>> {
         if self.framing.is_over() {
-            return Poll::Ready(Ok(Arrived::End));
+            return Poll::Ready(Ok(BodyRead::End));
         }
         let Some(connection) = &mut self.connection else {
             return Poll::Ready(Err(ErrorKind::NotConnected.into()));
@@ -302,7 +303,7 @@ impl Body {
             self.unsent = None;
             self.reusable &= sent.is_ok();
         }
-        ARRIVED.with_borrow_mut(|room| {
+        READ_BUFFER.with_borrow_mut(|room| {
             loop {
                 let length = ready!(connection.poll_read(context, room))?;
                 if length == 0 {
@@ -310,7 +311,7 @@ impl Body {
                     return Poll::Ready(match self.framing.ends_with_close() {
                         true => {
                             self.framing = Framing::Length(0);
-                            Ok(Arrived::End)
+                            Ok(BodyRead::End)
                         }
                         false => Err(ErrorKind::UnexpectedEof.into()),
                     });
@@ -321,16 +322,16 @@ impl Body {
                 let used = self.framing.decode(arrived, piece).map_err(|_bad| ErrorKind::InvalidData)?;
                 self.reusable &= used == length;
                 if piece.len() > before {
-                    return Poll::Ready(Ok(Arrived::Some));
+                    return Poll::Ready(Ok(BodyRead::Data));
                 }
                 if self.framing.is_over() {
-                    return Poll::Ready(Ok(Arrived::End));
+                    return Poll::Ready(Ok(BodyRead::End));
                 }
             }
         })
     }
 
-    /// Gives the connection back once nothing of the answer is left on it.
+    /// Returns the connection to the pool once the answer is complete.
     fn settle(&mut self) {
         if self.framing.is_over()
             && let Some(connection) = self.connection.take()

@@ -39,7 +39,7 @@ async fn ask(client: &Client) -> Result<(u16, Vec<u8>), ModelError> {
 async fn whole((head, mut body): (Head, Body)) -> Result<(u16, Vec<u8>), ModelError> {
     let mut bytes = Vec::new();
     while poll_fn(|context| body.poll_fill(context, &mut bytes)).await.map_err(|_| ModelError::CutShort)?
-        == Arrived::Some
+        == BodyRead::Data
     {}
     assert!(body.is_over());
     Ok((head.status, bytes))

@@ -1,27 +1,27 @@
-//! Where the body of an answer ends, and which of the bytes on the connection belong to it.
+//! The framing of HTTP/1.1 bodies: where a body ends, and which bytes on the connection belong to it.
 //!
-//! Free of I/O: bytes go in as they come, in any pieces, and the body comes out.
+//! Free of I/O: received bytes go in, in any pieces, and the body comes out.
 
-/// What may stand around the chunks of one answer in all, extensions and trailers together.
+/// The maximum size of everything between the chunks of one answer, extensions and trailers together.
 const AROUND_BYTES: usize = 16 * 1024;
 
-/// The connection does not say what its head promised.
+/// The bytes do not follow the declared framing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BadFraming;
 
-/// How a body is told apart from what follows it.
+/// How the end of a body is recognised.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Framing {
-    /// So many bytes are still to come.
+    /// By the number of remaining bytes.
     Length(u64),
-    /// Chunks, each with its size.
+    /// By chunk sizes.
     Chunked(Chunked),
-    /// Everything until the connection is closed.
+    /// By the end of the connection.
     UntilClose,
 }
 
 impl Framing {
-    /// Whether the whole body was taken.
+    /// Whether the whole body was read.
     pub(super) fn is_over(&self) -> bool {
         match self {
             Self::Length(left) => *left == 0,
@@ -30,7 +30,7 @@ impl Framing {
         }
     }
 
-    /// Bytes that are still to come, where that is known.
+    /// The number of remaining bytes, if it is known.
     pub(super) fn left(&self) -> Option<u64> {
         match self {
             Self::Length(left) => Some(*left),
@@ -38,8 +38,8 @@ impl Framing {
         }
     }
 
-    /// Appends to `body` what belongs to it; gives back how many bytes of `input` were used, which is all of them unless
-    /// the body is over.
+    /// Appends the bytes of the body to `body`. Returns how many bytes of `input` were used: all, unless the body has
+    /// ended.
     pub(super) fn decode(&mut self, input: &[u8], body: &mut Vec<u8>) -> Result<usize, BadFraming> {
         match self {
             Self::Length(left) => Ok(take(left, input, body)),
@@ -51,7 +51,7 @@ impl Framing {
         }
     }
 
-    /// The connection was closed: whether the body was whole by then.
+    /// Whether the body is complete when the connection is closed now.
     pub(super) fn ends_with_close(&self) -> bool {
         self.is_over() || *self == Self::UntilClose
     }
@@ -66,11 +66,11 @@ fn take(left: &mut u64, input: &[u8], body: &mut Vec<u8>) -> usize {
     taken.len()
 }
 
-/// Reads the chunked coding.
+/// The state of chunked transfer coding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Chunked {
     step: Step,
-    /// What may still stand around the chunks.
+    /// How many more bytes may be between chunks.
     around: usize,
 }
 
@@ -80,13 +80,13 @@ enum Step {
     NoSize,
     /// In a size.
     Size(u64),
-    /// Behind a size, up to the end of its line.
+    /// After a size, until the end of its line.
     Extension(u64),
     SizeLf(u64),
     Data(u64),
     DataCr,
     DataLf,
-    /// At the beginning of a line behind the last chunk.
+    /// At the beginning of a line after the last chunk.
     TrailerStart,
     Trailer,
     TrailerLf,
@@ -127,7 +127,7 @@ impl Chunked {
 }
 
 impl Step {
-    /// What follows a byte that is not data.
+    /// The state after a byte that is not data.
     fn after(self, byte: u8, around: &mut usize) -> Result<Self, BadFraming> {
         Ok(match (self, byte) {
             (Self::NoSize, _) => Self::Size(digit(byte).ok_or(BadFraming)?),
@@ -146,7 +146,7 @@ impl Step {
             (Self::Trailer, b'\r') => Self::TrailerLf,
             (Self::TrailerLf, b'\n') => Self::TrailerStart,
             (Self::LastLf, b'\n') => Self::Over,
-            // What they say is of no interest, but it has to end.
+            // Extensions and trailers are ignored, but they must end.
             (Self::Extension(_) | Self::TrailerStart | Self::Trailer, byte) if byte != b'\n' => {
                 *around = around.checked_sub(1).ok_or(BadFraming)?;
                 if let Self::Extension(_) = self { self } else { Self::Trailer }
@@ -156,7 +156,7 @@ impl Step {
     }
 }
 
-/// A chunk that is here from its size to its end, as nearly all are, and how many bytes that is.
+/// A chunk that has arrived completely, as nearly all have, and its encoded length.
 fn whole_chunk(input: &[u8]) -> Option<(&[u8], usize)> {
     let (mut size, mut digits) = (0, 0);
     while let Some(value) = input.get(digits).and_then(|byte| digit(*byte)).filter(|_| digits < 7) {
@@ -179,7 +179,7 @@ mod tests {
 
     use super::*;
 
-    /// The body, what was left over behind it, and whether it was whole.
+    /// The body, the bytes after it, and whether it is complete.
     fn read(mut framing: Framing, pieces: &[&[u8]]) -> Result<(Vec<u8>, Vec<u8>, bool), BadFraming> {
         let (mut body, mut after) = (Vec::new(), Vec::new());
         for piece in pieces {
@@ -194,7 +194,7 @@ mod tests {
         Framing::Chunked(Chunked::default())
     }
 
-    /// Cuts a text at these places.
+    /// Cuts a text at these positions.
     fn pieces<'a>(text: &'a [u8], cuts: &[prop::sample::Index]) -> Vec<&'a [u8]> {
         let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();
         places.extend([0, text.len()]);
@@ -270,10 +270,10 @@ mod tests {
 
     #[test]
     fn a_close_ends_only_a_body_without_an_end_of_its_own() {
-        let mut begun = chunked();
-        begun.decode(b"5\r\nab", &mut Vec::new()).unwrap();
+        let mut start = chunked();
+        start.decode(b"5\r\nab", &mut Vec::new()).unwrap();
         for (framing, whole) in
-            [(Framing::UntilClose, true), (Framing::Length(0), true), (Framing::Length(1), false), (begun, false)]
+            [(Framing::UntilClose, true), (Framing::Length(0), true), (Framing::Length(1), false), (start, false)]
         {
             assert_eq!(framing.ends_with_close(), whole, "{framing:?}");
         }

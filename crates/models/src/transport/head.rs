@@ -1,6 +1,6 @@
-//! The head of an answer: its status, its fields, and how its body is framed.
+//! Parses the head of an answer: status, headers, and how the body is framed.
 //!
-//! Strict where two readings are possible, since a connection is used for one answer after the other.
+//! Strict where a head could be read in two ways, because the connection is reused for the next answer.
 
 use std::{mem::MaybeUninit, ops::Range};
 
@@ -10,7 +10,7 @@ use super::framing::{Chunked, Framing};
 
 /// The largest head of an answer.
 pub(super) const HEAD_BYTES: usize = 64 * 1024;
-/// The most fields of a head.
+/// The maximum number of headers.
 const FIELDS: usize = 100;
 
 /// The head of an answer.
@@ -18,37 +18,37 @@ const FIELDS: usize = 100;
 pub(super) struct Head {
     pub(super) status: u16,
     text: Vec<u8>,
-    /// Where names and values are in the text.
+    /// The positions of names and values in the text.
     fields: Vec<(Range<usize>, Range<usize>)>,
 }
 
-/// What a head says about its body and its connection.
+/// What a head says about the framing of its body and its connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Terms {
     pub(super) framing: Framing,
-    /// Whether the upstream takes another request on the same connection.
+    /// Whether the upstream accepts another request on the same connection.
     pub(super) reusable: bool,
 }
 
-/// A head as far as it can be read.
+/// The result of parsing a head.
 #[derive(Debug)]
-pub(super) enum Parsed {
-    /// More has to come.
+pub(super) enum ParsedHead {
+    /// The head is not complete.
     Partial,
-    /// A head of so many bytes.
+    /// A head of this many bytes.
     Whole(Head, Terms, usize),
-    /// An interim answer of so many bytes; the real one follows.
+    /// An interim answer (1xx) of this many bytes; the final one follows.
     Interim(usize),
 }
 
-/// Reads a head at the beginning of `bytes`.
-pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, ModelError> {
+/// Parses a head at the beginning of `bytes`.
+pub(super) fn parse(bytes: &[u8]) -> Result<ParsedHead, ModelError> {
     let mut room = [const { MaybeUninit::uninit() }; FIELDS];
     let mut response = httparse::Response::new(&mut []);
     let parsed = httparse::ParserConfig::default().parse_response_with_uninit_headers(&mut response, bytes, &mut room);
     let length = match parsed {
         Ok(httparse::Status::Complete(length)) if length <= HEAD_BYTES => length,
-        Ok(httparse::Status::Partial) if bytes.len() < HEAD_BYTES => return Ok(Parsed::Partial),
+        Ok(httparse::Status::Partial) if bytes.len() < HEAD_BYTES => return Ok(ParsedHead::Partial),
         Ok(_) | Err(httparse::Error::TooManyHeaders) => {
             return Err(too_large());
         }
@@ -57,7 +57,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, ModelError> {
     let status = response.code.unwrap_or_default();
     match status {
         101 => return Err(unreadable("it changes the protocol")),
-        100..=199 => return Ok(Parsed::Interim(length)),
+        100..=199 => return Ok(ParsedHead::Interim(length)),
         200..=999 => {}
         _ => return Err(unreadable("it has no status")),
     }
@@ -69,11 +69,11 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, ModelError> {
     let fields = response.headers.iter().map(|field| (place(field.name.as_bytes()), place(field.value))).collect();
     let head = Head { status, text, fields };
     let terms = head.terms(response.version == Some(1))?;
-    Ok(Parsed::Whole(head, terms, length))
+    Ok(ParsedHead::Whole(head, terms, length))
 }
 
 impl Head {
-    /// The first field of this name, if it is text.
+    /// The first header of this name, if it is text.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.all(name).next().and_then(|value| std::str::from_utf8(value).ok())
     }
@@ -84,7 +84,7 @@ impl Head {
         self.fields.iter().filter(move |(at, _)| named(at)).map(move |(_, value)| part(value))
     }
 
-    /// The members of a list that may be spread over several fields.
+    /// The members of a list header, which may occur several times.
     fn members<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a [u8]> {
         self.all(name).flat_map(|value| value.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii)
     }
@@ -100,7 +100,8 @@ impl Head {
             if !newer || !codings.all(|coding| coding.eq_ignore_ascii_case(b"chunked")) {
                 return Err(unreadable("its transfer coding is not known"));
             }
-            // A proxy on the way may have used the length: later bytes on this connection cannot be trusted.
+            // Both headers are present: a proxy on the path may have used the length, so later bytes on this connection
+            // cannot be trusted.
             reusable &= length.is_none();
             Framing::Chunked(Chunked::default())
         } else if let Some(length) = length {
@@ -112,7 +113,7 @@ impl Head {
         Ok(Terms { framing, reusable })
     }
 
-    /// The stated length; said twice, it must be the same.
+    /// The `content-length`; several must be equal.
     fn length(&self) -> Result<Option<u64>, ModelError> {
         let mut length = None;
         for stated in self.members("content-length") {
@@ -141,7 +142,7 @@ mod tests {
 
     fn terms(head: &str) -> Result<Terms, ModelError> {
         match parse(head.as_bytes())? {
-            Parsed::Whole(_, terms, length) if length == head.len() => Ok(terms),
+            ParsedHead::Whole(_, terms, length) if length == head.len() => Ok(terms),
             other => panic!("{other:?}"),
         }
     }
@@ -149,7 +150,7 @@ mod tests {
     #[test]
     fn fields_are_found_whatever_their_case() {
         let text = "HTTP/1.1 200 OK\r\nContent-Type: text/plain \r\nX-Odd: \u{ff}\r\ncontent-length: 2\r\n\r\nok";
-        let Ok(Parsed::Whole(head, terms, length)) = parse(text.as_bytes()) else { panic!("not a head") };
+        let Ok(ParsedHead::Whole(head, terms, length)) = parse(text.as_bytes()) else { panic!("not a head") };
         assert_eq!(
             (head.status, head.get("content-type"), head.get("CONTENT-LENGTH")),
             (200, Some("text/plain"), Some("2"))
@@ -201,9 +202,9 @@ mod tests {
     fn every_beginning_of_a_head_waits_for_more() {
         let head = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
         for end in 0..head.len() {
-            assert!(matches!(parse(&head.as_bytes()[..end]), Ok(Parsed::Partial)), "{end}");
+            assert!(matches!(parse(&head.as_bytes()[..end]), Ok(ParsedHead::Partial)), "{end}");
         }
-        assert!(matches!(parse(b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP"), Ok(Parsed::Interim(28))));
+        assert!(matches!(parse(b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP"), Ok(ParsedHead::Interim(28))));
     }
 
     #[test]

@@ -9,10 +9,10 @@ use tokio::{task::JoinSet, time::Instant};
 
 use super::exchange::Connection;
 
-/// How long an unused connection is kept; shorter than the 60 s after which most servers close it.
-const KEEP: Duration = Duration::from_secs(50);
-/// How many unused connections are kept.
-const KEPT: usize = 256;
+/// How long an idle connection is kept; shorter than the 60 s after which most servers close it.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(50);
+/// The maximum number of idle connections.
+const MAX_IDLE: usize = 256;
 
 /// The idle connections to one upstream.
 #[derive(Default)]
@@ -20,11 +20,11 @@ pub(super) struct Pool(Mutex<Kept>);
 
 #[derive(Default)]
 struct Kept {
-    /// The one that was used last is last, and is used first.
+    /// The most recently used connection is last, and is reused first.
     idle: Vec<Idle>,
-    /// Closes what was not used again.
+    /// Whether the task that closes expired connections runs.
     sweeping: bool,
-    /// What has to be done after an answer; ends with the pool.
+    /// Work after an answer; aborted with the pool.
     tasks: JoinSet<()>,
 }
 
@@ -34,20 +34,20 @@ struct Idle {
 }
 
 impl Pool {
-    /// A connection that can be used again.
+    /// Takes an idle connection that is still usable.
     pub(super) fn take(&self) -> Option<Connection> {
         loop {
             let mut idle = self.kept().idle.pop()?;
-            if idle.since.elapsed() < KEEP && idle.connection.is_quiet() {
+            if idle.since.elapsed() < IDLE_TIMEOUT && idle.connection.is_quiet() {
                 return Some(idle.connection);
             }
         }
     }
 
-    /// Keeps a connection for the next request. Beyond the bound the one that has waited longest is closed.
+    /// Adds an idle connection. Above the maximum the oldest one is closed.
     pub(super) fn put(self: &Arc<Self>, connection: Connection) {
         let mut kept = self.kept();
-        if kept.idle.len() >= KEPT {
+        if kept.idle.len() >= MAX_IDLE {
             kept.idle.remove(0);
         }
         kept.idle.push(Idle { connection, since: Instant::now() });
@@ -57,8 +57,8 @@ impl Pool {
         }
     }
 
-    /// Runs `task` after an answer, when no request waits for it.
-    pub(super) fn later(&self, task: impl Future<Output = ()> + Send + 'static) {
+    /// Spawns work after an answer, for which no request waits.
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         if tokio::runtime::Handle::try_current().is_ok() {
             let mut kept = self.kept();
             while kept.tasks.try_join_next().is_some() {}
@@ -71,14 +71,13 @@ impl Pool {
     }
 }
 
-/// Closes idle connections until none is left: an upstream that gets no more requests holds no
-/// sockets.
+/// Closes expired connections until none is left, so that an unused upstream holds no sockets.
 async fn sweep(pool: Weak<Pool>) {
     loop {
-        tokio::time::sleep(KEEP / 5).await;
+        tokio::time::sleep(IDLE_TIMEOUT / 5).await;
         let Some(pool) = pool.upgrade() else { return };
         let mut kept = pool.kept();
-        kept.idle.retain_mut(|idle| idle.since.elapsed() < KEEP && idle.connection.is_quiet());
+        kept.idle.retain_mut(|idle| idle.since.elapsed() < IDLE_TIMEOUT && idle.connection.is_quiet());
         if kept.idle.is_empty() {
             kept.sweeping = false;
             return;

@@ -1,5 +1,5 @@
-//! The proxies between this machine and its upstreams, with the meaning that curl gives to `HTTP_PROXY`, `HTTPS_PROXY` and
-//! `NO_PROXY`. Nothing here reads the environment: the configuration does.
+//! Proxies to upstreams, with curl's semantics of `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`. The configuration reads
+//! the environment; this module does not.
 
 use std::{fmt, sync::Arc};
 
@@ -11,14 +11,14 @@ use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 pub struct Proxies(Arc<Matcher>);
 
 impl Proxies {
-    /// The proxy for `http://` addresses, the one for `https://` addresses, and the hosts that are reached directly,
-    /// separated by commas. An empty text is none. Addresses are those that [`Proxy::read`] accepts.
+    /// The proxies for `http://` and `https://` addresses, and a comma-separated list of hosts that are reached
+    /// directly. An empty text means none. Addresses have the format of [`Proxy::read`].
     pub fn new(http: &str, https: &str, direct: &str) -> Self {
         Self(Arc::new(Matcher::builder().http(http).https(https).no(direct).build()))
     }
 
-    /// The proxy on the way to an upstream.
-    pub fn on_the_way_to(&self, base_url: &str) -> Option<Proxy> {
+    /// The proxy that leads to an upstream.
+    pub fn for_upstream(&self, base_url: &str) -> Option<Proxy> {
         self.0.intercept(&base_url.parse().ok()?).map(Proxy::from)
     }
 }
@@ -33,12 +33,12 @@ impl Default for Proxies {
 #[derive(Debug, Clone)]
 pub struct Proxy {
     pub(super) address: Uri,
-    /// The `Proxy-Authorization` that its address asks for.
+    /// The `Proxy-Authorization` header, if the address has credentials.
     pub(super) authorization: Option<HeaderValue>,
 }
 
 impl Proxy {
-    /// Reads the address of a proxy: `http://[USER:PASSWORD@]HOST[:PORT]`, with or without `http://`.
+    /// Parses the address of a proxy: `http://[USER:PASSWORD@]HOST[:PORT]`, with or without `http://`.
     pub fn read(address: &str) -> Result<Self, &'static str> {
         let all = Matcher::builder().http(address).build();
         let proxy = all.intercept(&Uri::from_static("http://upstream/")).map(Self::from);
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn the_scheme_of_an_upstream_chooses_the_proxy_and_some_hosts_have_none() {
         let proxies = Proxies::new("http://plain:1", "secure:2", "localhost, .example.com,10.0.0.0/8,::1");
-        let shown = |base_url: &str| proxies.on_the_way_to(base_url).map(|proxy| proxy.to_string());
+        let shown = |base_url: &str| proxies.for_upstream(base_url).map(|proxy| proxy.to_string());
         for (base_url, expected) in [
             ("http://host/v1", Some("http://plain:1")),
             ("https://host/v1", Some("http://secure:2")),
@@ -85,8 +85,8 @@ mod tests {
         ] {
             assert_eq!(shown(base_url).as_deref(), expected, "{base_url}");
         }
-        assert!(Proxies::default().on_the_way_to("https://host/v1").is_none());
-        assert!(Proxies::new("plain", "secure", "*").on_the_way_to("https://host/v1").is_none());
+        assert!(Proxies::default().for_upstream("https://host/v1").is_none());
+        assert!(Proxies::new("plain", "secure", "*").for_upstream("https://host/v1").is_none());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Reads an answer that is not 2xx: the upstream's error, with our own secrets removed.
+//! Reads an answer that is not 2xx: the upstream's error, without our secrets.
 
 use std::{borrow::Cow, future::poll_fn, sync::Arc, time::Duration};
 
@@ -8,16 +8,16 @@ use bytes::Bytes;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::{
-    exchange::{Arrived, Body},
+    exchange::{Body, BodyRead},
     head::Head,
     retry,
 };
 
-/// An error body is read up to this size.
+/// The maximum size of an error body.
 const BODY_BYTES: usize = 64 * 1024;
-/// What the log gets of it.
+/// The maximum size of it in the log.
 const LOGGED_BYTES: usize = 2 * 1024;
-/// The status is known already; its explanation is not worth a long wait.
+/// The status is known already; the error body is not worth a longer wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 pub(super) async fn read(
@@ -47,12 +47,11 @@ pub(super) async fn read(
     }
 }
 
-/// The body of an answer that is none, of which `bytes` are here. What has arrived in time counts; a body that breaks off is
-/// still an explanation.
+/// Reads the body of a refused request, of which `bytes` have arrived. An incomplete body is still useful.
 pub(super) async fn explanation(body: &mut Body, mut bytes: Vec<u8>, idle_timeout: Duration) -> Vec<u8> {
     let reading = async {
         while bytes.len() < BODY_BYTES {
-            let Ok(Arrived::Some) = poll_fn(|context| body.poll_fill(context, &mut bytes)).await else { return };
+            let Ok(BodyRead::Data) = poll_fn(|context| body.poll_fill(context, &mut bytes)).await else { return };
         }
     };
     let _ = tokio::time::timeout(idle_timeout.min(LONGEST_WAIT), reading).await;
@@ -60,7 +59,7 @@ pub(super) async fn explanation(body: &mut Body, mut bytes: Vec<u8>, idle_timeou
     bytes
 }
 
-/// The error object of either family.
+/// The error object of any API.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Explanation {
     message: Option<String>,
@@ -94,10 +93,10 @@ impl Explanation {
     }
 }
 
-/// A shorter key is no secret: local servers take any, and `x` or `none` stands in every other answer.
+/// A shorter key is not treated as a secret: local servers accept any key, and `x` or `none` occurs in many answers.
 const SHORTEST_SECRET: usize = 7;
 
-/// What must not appear in anything that an upstream says: upstreams quote what they were sent. Cheap to clone.
+/// Secrets that must not appear in an upstream's errors: upstreams quote what they received. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Secrets(Arc<[SecretString]>);
 
@@ -113,7 +112,7 @@ impl Secrets {
         })
     }
 
-    /// An error that was found inside an answer, without our secrets.
+    /// Removes our secrets from an error.
     pub(super) fn clean_error(&self, error: ModelError) -> ModelError {
         let clean = |text: Option<String>| text.map(|text| self.redact(text));
         match error {
@@ -130,7 +129,7 @@ impl Secrets {
         }
     }
 
-    /// Bytes without a secret; they are not copied where none is in them.
+    /// Removes our secrets from bytes; copies only if there is one.
     pub(super) fn clean_bytes(&self, bytes: Bytes) -> Bytes {
         let holds = |secret: &SecretString| memchr::memmem::find(&bytes, secret.expose_secret().as_bytes()).is_some();
         match self.0.iter().any(holds) {
@@ -139,7 +138,7 @@ impl Secrets {
         }
     }
 
-    /// A failure that ends an answer, without our secrets.
+    /// Removes our secrets from a failure that ends an answer.
     pub(super) fn clean_events(&self, events: &mut [ModelEvent]) {
         if let Some(ModelEvent::Finish(Finish::Failed(fault))) = events.last_mut() {
             let clean = |text: &mut Cow<'static, str>| *text = self.redact(std::mem::take(text).into_owned()).into();

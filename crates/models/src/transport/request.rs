@@ -1,5 +1,4 @@
-//! The heads of requests to one upstream. They are written once for each way of asking: only a length differs from one
-//! request to the next.
+//! The heads of requests to one upstream. They are cached, because requests differ only in their length.
 
 use std::sync::OnceLock;
 
@@ -12,43 +11,44 @@ use http::{
 
 use super::proxy::Proxy;
 
-/// Fields that an adapter adds.
-pub(super) type Added = [(HeaderName, HeaderValue)];
+/// Headers that an adapter adds.
+pub(super) type ExtraHeaders = [(HeaderName, HeaderValue)];
 
-/// Everything that is the same for all requests to one upstream.
+/// Everything that all requests to one upstream share.
 pub(super) struct Requests {
     base: Base,
-    /// The operator's, and who we are.
+    /// The configured headers and our own, such as `user-agent`.
     headers: HeaderMap,
     bearer: Option<HeaderValue>,
     target: Target,
-    /// The heads that were asked for first, for streamed and whole answers: an adapter asks in one way only.
-    usual: [OnceLock<Usual>; 2],
+    /// The first head of streamed and of whole answers. An adapter always sends the same headers, so later requests
+    /// reuse it.
+    cached: [OnceLock<CachedHead>; 2],
 }
 
-/// How a request line names what is asked.
+/// The form of the request target.
 enum Target {
-    /// By its path, to the upstream itself.
+    /// The path, for the upstream itself.
     Path,
-    /// By its whole address, to a proxy.
+    /// The absolute address, for a proxy.
     Address,
 }
 
-struct Usual {
+struct CachedHead {
     path: String,
     added: Vec<(HeaderName, HeaderValue)>,
     head: Vec<u8>,
 }
 
 impl Requests {
-    /// Requests below `base`. How a body is framed is not the operator's to say.
+    /// Requests below `base`. Configured headers must not change how the body is framed.
     pub(super) fn new(base: Base, mut headers: HeaderMap, bearer: Option<HeaderValue>) -> Self {
         headers.remove(CONTENT_LENGTH);
         headers.remove(TRANSFER_ENCODING);
-        Self { base, headers, bearer, target: Target::Path, usual: Default::default() }
+        Self { base, headers, bearer, target: Target::Path, cached: Default::default() }
     }
 
-    /// The same requests, for a proxy that sends them on.
+    /// The same requests for a forwarding proxy.
     pub(super) fn forwarded_by(mut self, proxy: &Proxy) -> Self {
         self.target = Target::Address;
         if let Some(authorization) = &proxy.authorization {
@@ -61,21 +61,21 @@ impl Requests {
     pub(super) fn post(
         &self,
         path: &str,
-        added: &Added,
+        added: &ExtraHeaders,
         delivery: Delivery,
         length: usize,
     ) -> Result<Bytes, ModelError> {
-        let (accept, usual) = match (delivery, &self.usual) {
-            (Delivery::Stream, [usual, _]) => ("text/event-stream", usual),
-            (Delivery::Whole, [_, usual]) => ("application/json", usual),
+        let (accept, cached) = match (delivery, &self.cached) {
+            (Delivery::Stream, [cached, _]) => ("text/event-stream", cached),
+            (Delivery::Whole, [_, cached]) => ("application/json", cached),
         };
-        let mut head = match usual.get() {
-            Some(usual) if usual.path == path && usual.added == added => with_room(&usual.head),
+        let mut head = match cached.get() {
+            Some(cached) if cached.path == path && cached.added == added => with_capacity(&cached.head),
             _ => {
                 let json = HeaderValue::from_static("application/json");
                 let mut head = self.write(&Method::POST, path, added, accept, Some(json))?;
                 head.extend_from_slice(b"content-length: ");
-                let _ = usual.set(Usual { path: path.to_owned(), added: added.to_vec(), head: head.clone() });
+                let _ = cached.set(CachedHead { path: path.to_owned(), added: added.to_vec(), head: head.clone() });
                 head
             }
         };
@@ -85,18 +85,18 @@ impl Requests {
     }
 
     /// The head of a request without a body.
-    pub(super) fn get(&self, path: &str, added: &Added) -> Result<Bytes, ModelError> {
+    pub(super) fn get(&self, path: &str, added: &ExtraHeaders) -> Result<Bytes, ModelError> {
         let mut head = self.write(&Method::GET, path, added, "application/json", None)?;
         head.extend_from_slice(b"\r\n");
         Ok(head.into())
     }
 
-    /// The lines of a head, up to the ones that depend on its body.
+    /// Writes a head without the headers that depend on the body's length.
     fn write(
         &self,
         method: &Method,
         path: &str,
-        added: &Added,
+        added: &ExtraHeaders,
         accept: &'static str,
         content_type: Option<HeaderValue>,
     ) -> Result<Vec<u8>, ModelError> {
@@ -132,25 +132,25 @@ impl Requests {
     }
 }
 
-/// A copy that has room for a length and the end of the head.
-fn with_room(head: &[u8]) -> Vec<u8> {
+/// A copy with capacity for the length and the end of the head.
+fn with_capacity(head: &[u8]) -> Vec<u8> {
     let mut copy = Vec::with_capacity(head.len() + 24);
     copy.extend_from_slice(head);
     copy
 }
 
-/// Whom we ask, as a head says it: without the port that goes without saying.
+/// The `Host` header: without the port if it is the scheme's default.
 fn host(uri: &Uri) -> Result<HeaderValue, ModelError> {
     let host = uri.host().unwrap_or_default();
-    let usual = if uri.scheme_str() == Some("https") { 443 } else { 80 };
-    match uri.port_u16().filter(|port| *port != usual) {
+    let default = if uri.scheme_str() == Some("https") { 443 } else { 80 };
+    match uri.port_u16().filter(|port| *port != default) {
         Some(port) => HeaderValue::try_from(format!("{host}:{port}")),
         None => HeaderValue::try_from(host),
     }
     .map_err(|error| ModelError::Unreachable(format!("`{host}` is not a host: {error}")))
 }
 
-/// Headers that say who we are: never logged, and at most one of them is sent.
+/// Headers that authenticate: never logged, and at most one of them is sent.
 pub(super) fn is_credential(name: &HeaderName) -> bool {
     matches!(
         name.as_str(),
@@ -158,14 +158,14 @@ pub(super) fn is_credential(name: &HeaderName) -> bool {
     )
 }
 
-/// Where paths are added; a query such as an API version stays behind them.
+/// The base address, to which paths are added. Its query, such as an API version, stays at the end.
 pub(super) struct Base {
     before: String,
     query: String,
 }
 
 impl Base {
-    /// Reads the address that an operator has given.
+    /// Parses a configured address.
     pub(super) fn read(base_url: &str) -> Result<Self, String> {
         let uri: Uri = base_url.parse().map_err(|error| format!("base_url cannot be read: {error}"))?;
         let authority = uri.authority().ok_or("base_url has no host")?;

@@ -1,4 +1,4 @@
-//! Retries: when, and after which delay. Full jitter; `Retry-After` wins; bounded by a budget.
+//! Retries: when, and after which delay. Full jitter; `Retry-After` takes precedence; bounded by a budget.
 
 use std::{
     sync::atomic::{AtomicU32, Ordering},
@@ -7,29 +7,29 @@ use std::{
 
 use amalgam_core::ModelError;
 
-/// The most that a server's own word makes us wait; beyond it the caller decides.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest `Retry-After` that is obeyed; a longer one is left to the caller.
+const MAX_WAIT: Duration = Duration::from_secs(10);
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 
-/// What one further try costs; a request pays in 1, so that tries stay at a fifth of the requests.
+/// The cost of a retry. Each request deposits 1, so retries stay at a fifth of the requests.
 const COST: u32 = 5;
-/// What may be saved up: room for ten further tries when traffic is thin.
+/// The maximum balance: ten retries when there is little traffic.
 const MOST: u32 = 50;
 
-/// How long to wait before further try number `tries`, or nothing where trying again makes no sense.
+/// The delay before retry number `tries`; `None` if a retry makes no sense.
 pub(super) fn wait(error: &ModelError, tries: u32) -> Option<Duration> {
     if !error.is_transient() {
         return None;
     }
     match error.retry_after() {
-        Some(wait) if wait > PATIENCE => None,
+        Some(wait) if wait > MAX_WAIT => None,
         Some(wait) => Some(wait),
-        // Full jitter: requests that failed together do not come back together.
+        // Full jitter, so that requests that failed together do not return together.
         None => Some(rand::random_range(Duration::ZERO..=FIRST_WAIT * 2_u32.saturating_pow(tries))),
     }
 }
 
-/// How many further tries one upstream is worth.
+/// The retry budget of one upstream.
 #[derive(Debug)]
 pub(super) struct Budget(AtomicU32);
 
@@ -40,19 +40,19 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// A request begins.
+    /// Deposits for a request.
     pub(super) fn deposit(&self) {
-        // An error only says that the budget is full.
+        // An error only means that the budget is full.
         let _ = self.0.try_update(Ordering::Relaxed, Ordering::Relaxed, |saved| (saved < MOST).then(|| saved + 1));
     }
 
-    /// Takes the price of one further try, if it is there.
+    /// Withdraws the cost of one retry, if the balance allows it.
     pub(super) fn withdraw(&self) -> bool {
         self.0.try_update(Ordering::Relaxed, Ordering::Relaxed, |saved| saved.checked_sub(COST)).is_ok()
     }
 }
 
-/// When the server wants to be asked again: milliseconds, seconds, or a date.
+/// Reads when the server wants a retry: milliseconds, seconds, or a date.
 pub(super) fn retry_after<'a>(field: impl Fn(&str) -> Option<&'a str>) -> Option<Duration> {
     let text = |name: &str| field(name).map(str::trim);
     let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds).ok();
@@ -66,7 +66,7 @@ pub(super) fn retry_after<'a>(field: impl Fn(&str) -> Option<&'a str>) -> Option
         return seconds(number);
     }
     let at = httpdate::parse_http_date(said).ok()?;
-    // The server's own clock where it shows it: ours may differ.
+    // Relative to the server's clock if it sends a `date`, because ours may differ.
     let now = match text("date").and_then(|date| httpdate::parse_http_date(date).ok()) {
         Some(now) => now,
         None => wall_clock(),

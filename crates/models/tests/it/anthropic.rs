@@ -67,7 +67,7 @@ fn prepare(model: &Anthropic, request: &Value, delivery: Delivery) -> PreparedRe
     model.prepare(&request).unwrap()
 }
 
-/// Everything that was said until the end, and the error that was the end.
+/// All events until the end, and the error that ended the stream.
 async fn ask(model: &Anthropic, request: &Value, delivery: Delivery) -> (Vec<ModelEvent>, Option<ModelError>) {
     let prepared = prepare(model, request, delivery);
     let mut events = Vec::new();

@@ -1,14 +1,14 @@
-//! The one check that a text is JSON: UTF-8, grammar, depth. Written without recursion, so that depth is a number.
+//! Checks that a text is valid JSON: UTF-8, grammar, depth. Written without recursion, so that depth is only a number.
 
 use std::str::Utf8Error;
 
-use super::{Ends, Shape, line_of, quotes::Quotes};
+use super::{Shape, ValueIndex, line_of, quotes::Quotes};
 
 /// Why a text is not JSON, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message} at line {line} (byte {offset})")]
 pub struct SyntaxError {
-    /// What was found or missing.
+    /// What is wrong.
     pub message: &'static str,
     /// The line, from 1.
     pub line: usize,
@@ -16,28 +16,46 @@ pub struct SyntaxError {
     pub offset: usize,
 }
 
-/// Checks `text` and gives it back without the white space around it; takes note of where values begin and end.
-pub(super) fn check<'a>(text: &'a [u8], depth: usize, ends: Option<&mut Ends>) -> Result<&'a str, SyntaxError> {
-    let fail = |(message, offset): (&'static str, usize)| SyntaxError { message, line: line_of(text, offset), offset };
-    let valid = utf8(text).map_err(|error| fail(("text is not UTF-8", error.valid_up_to())))?;
-    Checker { bytes: text, at: 0, quotes: Some(Quotes::new(text)), ends }.document(depth).map_err(fail)?;
-    Ok(valid.trim_matches([' ', '\n', '\r', '\t']))
+/// Checks bytes as [`check_text`] does.
+pub(super) fn check<'a>(bytes: &'a [u8], depth: usize, index: Option<&mut ValueIndex>) -> Result<&'a str, SyntaxError> {
+    check_text(utf8(bytes).map_err(|error| not_text(bytes, error))?, depth, index)
 }
 
-/// The text, if it is one.
+/// Checks `text` and returns it without the white space around it; records in `index` where values begin and end.
+pub(super) fn check_text<'a>(
+    text: &'a str,
+    depth: usize,
+    index: Option<&mut ValueIndex>,
+) -> Result<&'a str, SyntaxError> {
+    let bytes = text.as_bytes();
+    let mut checker = Checker { bytes, at: 0, quotes: Some(Quotes::new(bytes)), index };
+    checker.document(depth).map_err(|(message, offset)| fail(bytes, message, offset))?;
+    Ok(text.trim_matches([' ', '\n', '\r', '\t']))
+}
+
+/// The error for bytes that are not UTF-8.
+pub(super) fn not_text(bytes: &[u8], error: Utf8Error) -> SyntaxError {
+    fail(bytes, "text is not UTF-8", error.valid_up_to())
+}
+
+fn fail(bytes: &[u8], message: &'static str, offset: usize) -> SyntaxError {
+    SyntaxError { message, line: line_of(bytes, offset), offset }
+}
+
+/// The bytes as text, if they are UTF-8.
 #[inline]
 pub(super) fn utf8(text: &[u8]) -> Result<&str, Utf8Error> {
-    // Fast, and silent about the place.
+    // The fast check does not report the position of an error.
     simdutf8::basic::from_utf8(text).or_else(|_| std::str::from_utf8(text))
 }
 
-/// Whether `text` may stand between quotes.
+/// Whether `text` is valid between the quotes of a JSON string.
 pub(super) fn is_escaped(text: &[u8]) -> bool {
-    // Most pieces of an answer are short words, which are looked at once.
+    // Most pieces of an answer are short words, which need one pass.
     if text.len() <= SHORT && text.iter().fold(true, |plain, byte| plain & PLAIN[usize::from(*byte)]) {
         return true;
     }
-    let mut checker = Checker { bytes: text, at: 0, quotes: None, ends: None };
+    let mut checker = Checker { bytes: text, at: 0, quotes: None, index: None };
     loop {
         checker.at += plain_run(text.get(checker.at..).unwrap_or_default());
         match checker.peek() {
@@ -50,7 +68,7 @@ pub(super) fn is_escaped(text: &[u8]) -> bool {
 
 const SHORT: usize = 16;
 
-/// Which bytes mean themselves between quotes, whatever stands beside them.
+/// Bytes that need no escape and no check of their neighbours.
 const PLAIN: [bool; 256] = {
     let mut plain = [false; 256];
     let mut byte = 0x20;
@@ -66,17 +84,18 @@ type Fault = (&'static str, usize);
 struct Checker<'a, 's> {
     bytes: &'a [u8],
     at: usize,
-    /// Finds strings at once. Gone when one of them is not good: they are read byte by byte from then on, to tell where.
+    /// Finds strings in blocks. `None` after the first invalid string: from then on strings are read byte by byte, to
+    /// find the error.
     quotes: Option<Quotes<'a>>,
-    ends: Option<&'s mut Ends>,
+    index: Option<&'s mut ValueIndex>,
 }
 
 impl Checker<'_, '_> {
     fn document(&mut self, depth: usize) -> Result<(), Fault> {
-        // One entry a level that is open: what it is, and where it is noted.
+        // One entry for each open level: its type, and its position in the index.
         let mut open: Vec<(Shape, usize)> = Vec::with_capacity(8);
         loop {
-            // A value is due.
+            // A value is expected.
             self.skip_space();
             match self.peek() {
                 Some(b'{') => {
@@ -94,15 +113,15 @@ impl Checker<'_, '_> {
                     }
                     self.leave(&mut open);
                 }
-                Some(b'"') => self.noted(Self::string)?,
-                Some(b'-' | b'0'..=b'9') => self.noted(Self::number)?,
-                Some(b't') => self.noted(|checker| checker.word(b"true"))?,
-                Some(b'f') => self.noted(|checker| checker.word(b"false"))?,
-                Some(b'n') => self.noted(|checker| checker.word(b"null"))?,
+                Some(b'"') => self.recorded(Self::string)?,
+                Some(b'-' | b'0'..=b'9') => self.recorded(Self::number)?,
+                Some(b't') => self.recorded(|checker| checker.word(b"true"))?,
+                Some(b'f') => self.recorded(|checker| checker.word(b"false"))?,
+                Some(b'n') => self.recorded(|checker| checker.word(b"null"))?,
                 Some(_) => return Err(("expected a value", self.at)),
                 None => return Err(("text ends where a value should be", self.at)),
             }
-            // A value has ended: close levels until another one is due.
+            // A value has ended: close levels until another one is expected.
             loop {
                 self.skip_space();
                 match (open.last().map(|(shape, _)| shape), self.peek()) {
@@ -146,13 +165,13 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// Checks a key, or a value without others inside of it, and takes note of it.
+    /// Checks a key or a scalar value, and records it.
     #[inline]
-    fn noted(&mut self, check: impl FnOnce(&mut Self) -> Result<(), Fault>) -> Result<(), Fault> {
+    fn recorded(&mut self, check: impl FnOnce(&mut Self) -> Result<(), Fault>) -> Result<(), Fault> {
         let start = self.at;
         check(self)?;
-        if let Some(ends) = &mut self.ends {
-            ends.leaf(start, self.at);
+        if let Some(index) = &mut self.index {
+            index.leaf(start, self.at);
         }
         Ok(())
     }
@@ -160,13 +179,13 @@ impl Checker<'_, '_> {
     #[inline]
     fn open(&mut self) -> usize {
         let at = self.at;
-        self.ends.as_mut().map_or(0, |ends| ends.open(at))
+        self.index.as_mut().map_or(0, |index| index.open(at))
     }
 
     #[inline]
     fn close(&mut self, number: usize) {
-        if let Some(ends) = &mut self.ends {
-            ends.close(number, self.at);
+        if let Some(index) = &mut self.index {
+            index.close(number, self.at);
         }
     }
 
@@ -180,7 +199,7 @@ impl Checker<'_, '_> {
         if self.peek() != Some(b'"') {
             return Err(("expected a key in quotes", self.at));
         }
-        self.noted(Self::string)?;
+        self.recorded(Self::string)?;
         self.skip_space();
         if self.peek() != Some(b':') {
             return Err(("expected a colon after the key", self.at));
@@ -286,8 +305,8 @@ impl Checker<'_, '_> {
     }
 }
 
-/// How many bytes from the start may stand in a JSON string as they are. Eight at a time: this is where a large request
-/// spends its check.
+/// The number of bytes at the start that need no escape in a JSON string. Eight at a time, because most of the time of
+/// a large request is spent here.
 #[inline]
 pub(super) fn plain_run(bytes: &[u8]) -> usize {
     let (eights, rest) = bytes.as_chunks::<8>();
@@ -299,15 +318,15 @@ pub(super) fn plain_run(bytes: &[u8]) -> usize {
         }
         run += 8;
     }
-    // The last eight bytes tell about those that are left over, and about some for the second time.
+    // The last eight bytes cover the rest, and some bytes a second time.
     if bytes.last_chunk().is_some_and(|last| special(*last) == 0) {
         return bytes.len();
     }
     run + rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20)).unwrap_or(rest.len())
 }
 
-/// The high bit of each byte that is a quote, a backslash or a control character; a borrow can only mark bytes above a true
-/// one.
+/// The high bit of each byte that is a quote, a backslash or a control character. A borrow can only mark bytes above a
+/// true one.
 #[inline]
 fn special(eight: [u8; 8]) -> u64 {
     let word = u64::from_le_bytes(eight);
@@ -325,7 +344,7 @@ fn quotes_and_backslashes(word: u64) -> u64 {
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
 
-/// The first quote or backslash among the first bytes, about `most` of them.
+/// The first quote or backslash in about `most` bytes.
 #[inline]
 pub(super) fn quote_or_backslash(bytes: &[u8], most: usize) -> Option<usize> {
     let mut at = 0;
@@ -344,7 +363,7 @@ pub(super) fn quote_or_backslash(bytes: &[u8], most: usize) -> Option<usize> {
     None
 }
 
-/// The characters of an escaped text.
+/// Decodes an escaped text.
 pub(super) fn unescape(escaped: &str) -> String {
     let mut text = String::with_capacity(escaped.len());
     let mut rest = escaped;
@@ -372,7 +391,7 @@ pub(super) fn unescape(escaped: &str) -> String {
     text
 }
 
-/// Reads what follows `\u`: four digits, and the second half of a pair if the first half asks for it.
+/// Reads the digits after `\u`, and the second half of a surrogate pair if there is one.
 fn unicode(after: &str) -> (char, &str) {
     let digits = |text: &str| text.get(..4).and_then(|four| u32::from_str_radix(four, 16).ok());
     let Some(first) = digits(after) else { return (char::REPLACEMENT_CHARACTER, after) };

@@ -1,27 +1,27 @@
-//! Finds the strings of a text by blocks of 64 bytes: bit masks instead of a branch for every quote and escape.
+//! Finds the strings of a text in blocks of 64 bytes: bit masks instead of a branch for every quote and escape.
 //!
-//! A large request is mostly text, and a branch at each of its escapes is guessed wrong about half of the time.
+//! A large request is mostly text, and a branch at each of its escapes is mispredicted about half of the time.
 
 use wide::u8x16;
 
-/// The quotes around strings, in their order, and whether what stands between them may stand there.
+/// The quotes of strings, in order, and whether the bytes between them are valid.
 pub(super) struct Quotes<'a> {
     text: &'a [u8],
-    /// Where the block that is looked at begins.
+    /// The start of the current block.
     block: usize,
-    /// The end of what was looked at.
+    /// The end of the scanned bytes.
     seen: usize,
-    /// Quotes of this block that were not handed out; the lowest bit is the first byte.
+    /// Quotes of this block that were not returned yet; the lowest bit is the first byte.
     quotes: u64,
-    /// All ones while the end of the last block is inside a string.
+    /// All ones if the last block ends inside a string.
     inside: u64,
     /// One if the first byte of the next block is escaped.
     escapes: u64,
-    /// Something was found in a string that cannot stand there.
+    /// Whether an invalid byte was found in a string.
     faulty: bool,
 }
 
-/// What a block is by its bytes: one bit for each.
+/// The classes of a block's bytes, one bit for each byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Masks {
     quote: u64,
@@ -34,8 +34,8 @@ impl<'a> Quotes<'a> {
         Self { text, block: 0, seen: 0, quotes: 0, inside: 0, escapes: 0, faulty: false }
     }
 
-    /// The index behind the string that opens at `start`. Nothing if it is not a good string, or if something near it is
-    /// not: the caller then has to scan the string itself. Strings have to be requested in order.
+    /// The index after the string that opens at `start`. `None` if it or a string near it is invalid; then the caller
+    /// must scan the string itself. Strings must be requested in order.
     #[inline]
     pub(super) fn string(&mut self, start: usize) -> Option<usize> {
         let (open, close) = (self.next()?, self.next()?);
@@ -52,17 +52,17 @@ impl<'a> Quotes<'a> {
         Some(at)
     }
 
-    /// Looks at blocks until there is a quote.
+    /// Scans blocks until one has a quote.
     #[inline(never)]
     fn load(&mut self) -> Option<()> {
-        // Kept apart from `self`, so that it stays in registers from one block to the next.
+        // Local copies, so that they stay in registers from one block to the next.
         let Self { text, mut seen, mut inside, mut escapes, mut faulty, .. } = *self;
         let (quotes, block) = loop {
             let rest = text.get(seen..).filter(|rest| !rest.is_empty())?;
             let block = match rest.first_chunk() {
                 Some(block) => Block::new(block),
                 None => {
-                    // Spaces at the end change nothing: they are neither quotes nor forbidden.
+                    // Padding with spaces is harmless: they are neither quotes nor invalid.
                     let mut block = [b' '; 64];
                     block.iter_mut().zip(rest).for_each(|(place, byte)| *place = *byte);
                     Block::new(&block)
@@ -73,13 +73,14 @@ impl<'a> Quotes<'a> {
             let quotes = masks.quote & !escaped;
             let mut within = inside;
             if quotes != 0 {
-                // Every quote turns the inside out: a running parity of the quotes is the inside of the strings.
+                // Every quote toggles between inside and outside: the running parity of the quotes marks the bytes
+                // inside strings.
                 within ^= parities(quotes);
                 inside = 0_u64.wrapping_sub(within >> 63);
             }
             faulty |= masks.control & within != 0;
             if escaped != 0 {
-                // Nearly all are line ends, quotes and backslashes; only the others are looked at one by one.
+                // Nearly all are newlines, quotes and backslashes; only the others are checked one by one.
                 let odd = escaped & !(masks.quote | masks.backslash | block.equal(b'n'));
                 faulty |= odd != 0 && !escapes_are_good(text, seen, odd);
             }
@@ -94,22 +95,22 @@ impl<'a> Quotes<'a> {
     }
 }
 
-/// The bytes that a backslash stands before which is not escaped itself. `escapes` is one if the first byte is escaped by
-/// the block before, and becomes one if the first of the next block is.
+/// The bytes after an unescaped backslash. `escapes` is one if the block before escapes the first byte, and becomes one
+/// if this block escapes the first byte of the next.
 #[inline]
 fn escaped(backslash: u64, escapes: &mut u64) -> u64 {
     const EVEN: u64 = 0x5555_5555_5555_5555;
     let backslash = backslash & !*escapes;
     let follows = (backslash << 1) | *escapes;
-    // Adding a run of backslashes to its first bit carries to the bit behind the run: whether that one is odd tells how long
-    // the run is.
+    // Adding a run of backslashes to its first bit carries to the bit after the run; the parity of that bit shows the
+    // length of the run.
     let odd_starts = backslash & !EVEN & !follows;
     let (even_runs, carry) = odd_starts.overflowing_add(backslash);
     *escapes = u64::from(carry);
     (EVEN ^ (even_runs << 1)) & follows
 }
 
-/// Whether these bytes of the block that begins at `start` may be escaped.
+/// Whether the escapes of the block that begins at `start` are valid.
 fn escapes_are_good(text: &[u8], start: usize, mut escaped: u64) -> bool {
     let mut good = true;
     while escaped != 0 {
@@ -118,14 +119,14 @@ fn escapes_are_good(text: &[u8], start: usize, mut escaped: u64) -> bool {
         good &= match text.get(at) {
             Some(b'u') => text.get(at + 1..at + 5).is_some_and(|four| four.iter().all(u8::is_ascii_hexdigit)),
             Some(byte) => ESCAPES.get(usize::from(*byte)) == Some(&true),
-            // The backslash was the last byte: no string is closed behind it.
+            // The backslash was the last byte: no string can end after it.
             None => true,
         };
     }
     good
 }
 
-/// What may follow a backslash; `u` needs more than that.
+/// Bytes that may follow a backslash; `u` needs a further check.
 const ESCAPES: [bool; 256] = {
     let mut good = [false; 256];
     let mut listed: &[u8] = b"\"\\/bfnrt";
@@ -136,7 +137,7 @@ const ESCAPES: [bool; 256] = {
     good
 };
 
-/// Each bit says whether the number of ones up to and with its own place is odd.
+/// Each bit is the parity of all bits up to and including its own.
 fn parities(mut bits: u64) -> u64 {
     for shift in [1, 2, 4, 8, 16, 32] {
         bits ^= bits << shift;
@@ -144,7 +145,7 @@ fn parities(mut bits: u64) -> u64 {
     bits
 }
 
-/// 64 bytes, as wide as every processor has it.
+/// 64 bytes, processed in units that every processor has.
 #[derive(Clone, Copy)]
 struct Block([u8x16; 4]);
 
@@ -162,7 +163,7 @@ impl Block {
         Masks { quote: self.equal(b'"'), backslash: self.equal(b'\\'), control: self.control() }
     }
 
-    /// Where the bytes are below a space. There are none in most blocks, and that is known at once.
+    /// The bytes below a space. Most blocks have none, which is checked first.
     #[inline]
     fn control(&self) -> u64 {
         let [first, second, third, fourth] = self.0;
@@ -179,7 +180,7 @@ impl Block {
         self.bits(|lane| lane.simd_eq(all))
     }
 
-    /// One bit for each byte that `is` gives ones for.
+    /// One bit for each byte for which `is` returns ones.
     #[inline]
     fn bits(&self, is: impl Fn(u8x16) -> u8x16) -> u64 {
         let [first, second, third, fourth] = self.0.map(|lane| u64::from(is(lane).to_bitmask()));

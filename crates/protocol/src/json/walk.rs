@@ -1,15 +1,16 @@
-//! Walks text that is known to be valid, from value to value.
+//! Walks valid JSON text from value to value.
 
 use memchr::memchr;
 
 use super::{JsonStr, Raw, check};
 
-/// Where the values of one text begin and end. With it, a walk costs as much as it has values, not as it has bytes.
+/// The index of a text: where its values begin and end. With it the cost of a walk depends on the number of values, not
+/// of bytes.
 #[derive(Debug, Default)]
-pub struct Ends {
-    /// Every value and every key, in the order of their first bytes; each before what is inside of it.
+pub struct ValueIndex {
+    /// All values and keys in order; each before the values inside it.
     spans: Vec<Span>,
-    /// There are more values than the text is worth: nothing is noted.
+    /// Whether there are too many values for the text's size; then nothing is recorded.
     full: bool,
     most: usize,
 }
@@ -17,24 +18,24 @@ pub struct Ends {
 #[derive(Debug, Clone, Copy)]
 struct Span {
     start: u32,
-    /// Behind its last byte.
+    /// The index after its last byte.
     end: u32,
-    /// The next one that is not inside of it.
+    /// The next value that is not inside it.
     next: u32,
 }
 
-impl Ends {
-    /// Begins anew, for a text of so many bytes. A text of nothing but tiny values would cost several times its size, so
-    /// that notes are taken only as long as values have four bytes each.
+impl ValueIndex {
+    /// Starts an index for a text of this many bytes. An index of tiny values would be several times as large as the
+    /// text, so it is recorded only if values have at least four bytes on average.
     pub(super) fn begin(&mut self, length: usize) {
         self.spans.clear();
-        // Most values of a large text are long, and most of a small one are not.
+        // Most values of a large text are long, and most of a small one are short.
         self.spans.reserve(length.min(1024) / 12 + length / 64);
         self.full = u32::try_from(length).is_err();
         self.most = if self.full { 0 } else { length / 4 + 64 };
     }
 
-    /// A value begins that may hold others; gives back its number, which is to be told when it ends.
+    /// Begins an object or array; returns its position, for [`Self::close`].
     #[inline]
     pub(super) fn open(&mut self, start: usize) -> usize {
         let number = self.spans.len();
@@ -42,7 +43,7 @@ impl Ends {
         number
     }
 
-    /// The value of this number has ended.
+    /// Ends the value at this position.
     #[inline]
     pub(super) fn close(&mut self, number: usize, end: usize) {
         let next = self.spans.len() as u32;
@@ -51,7 +52,7 @@ impl Ends {
         }
     }
 
-    /// A key, or a value that holds no others.
+    /// Records a key or a scalar value.
     #[inline]
     pub(super) fn leaf(&mut self, start: usize, end: usize) {
         let next = self.spans.len() as u32 + 1;
@@ -66,44 +67,44 @@ impl Ends {
         }
     }
 
-    /// The value of the first field of this name in `object`, looked up without making a value of every other one.
+    /// The value of the first field with this name in `object`, without creating the other values.
     pub(super) fn get<'a>(&'a self, object: Raw<'a>, name: &str) -> Option<Raw<'a>> {
-        let whole = self.spans.get(object.number as usize).filter(|_| object.text.starts_with('{'))?;
+        let whole = self.spans.get(object.position as usize).filter(|_| object.text.starts_with('{'))?;
         let bytes = object.text.as_bytes();
-        let mut number = object.number + 1;
+        let mut number = object.position + 1;
         while number < whole.next {
             let key = self.spans.get(number as usize)?;
             let value = self.spans.get(key.next as usize)?;
             let (start, end) = ((key.start - whole.start) as usize + 1, (key.end - whole.start) as usize - 1);
-            // Most keys differ in their length or their first letter already, and a key that is not longer has no escape.
+            // Most keys differ in length or first byte, and a key that is not longer has no escape.
             let first = bytes.get(start).filter(|_| end > start);
             if end - start >= name.len()
                 && (first == name.as_bytes().first() || first == Some(&b'\\'))
                 && JsonStr(object.text.get(start..end)?).is(name)
             {
                 let place = (value.start - whole.start) as usize..(value.end - whole.start) as usize;
-                return Some(Raw { text: object.text.get(place)?, ends: Some(self), number: key.next });
+                return Some(Raw { text: object.text.get(place)?, index: Some(self), position: key.next });
             }
             number = value.next;
         }
         None
     }
 
-    /// The notes, if they are whole.
-    pub(super) fn noted(&self) -> Option<&Self> {
+    /// The index, if it is complete.
+    pub(super) fn complete(&self) -> Option<&Self> {
         (!self.full).then_some(self)
     }
 }
 
-/// Goes through the values directly inside of another one.
+/// Iterates over the values directly inside another one.
 #[derive(Clone)]
 pub(super) struct Cursor<'a> {
     whole: Raw<'a>,
-    /// The next value: its number where there are notes, else a byte before it.
+    /// The next value: its position in the index, or a byte before it.
     at: usize,
-    /// The number of the first value that is not inside.
+    /// The position of the first value that is not inside.
     stop: usize,
-    /// Where the whole begins.
+    /// The start of the whole text.
     start: u32,
 }
 
@@ -111,25 +112,25 @@ impl<'a> Cursor<'a> {
     #[inline]
     pub(super) fn inside(whole: Raw<'a>, open: u8) -> Self {
         if whole.text.as_bytes().first() != Some(&open) {
-            return Self { whole: Raw::unnoted(""), at: 0, stop: 0, start: 0 };
+            return Self { whole: Raw::unindexed(""), at: 0, stop: 0, start: 0 };
         }
-        match whole.ends.and_then(|ends| ends.spans.get(whole.number as usize)) {
-            Some(span) => Self { whole, at: whole.number as usize + 1, stop: span.next as usize, start: span.start },
+        match whole.index.and_then(|index| index.spans.get(whole.position as usize)) {
+            Some(span) => Self { whole, at: whole.position as usize + 1, stop: span.next as usize, start: span.start },
             None => Self { whole, at: 1, stop: 0, start: 0 },
         }
     }
 
     #[inline]
     pub(super) fn value(&mut self) -> Option<Raw<'a>> {
-        let Some(ends) = self.whole.ends else { return self.scan() };
+        let Some(index) = self.whole.index else { return self.scan() };
         if self.at >= self.stop {
             return None;
         }
         let number = self.at;
-        let span = ends.spans.get(number)?;
+        let span = index.spans.get(number)?;
         self.at = span.next as usize;
         let text = self.whole.text.get((span.start - self.start) as usize..(span.end - self.start) as usize)?;
-        Some(Raw { text, ends: Some(ends), number: number as u32 })
+        Some(Raw { text, index: Some(index), position: number as u32 })
     }
 
     /// The next key and its value.
@@ -140,7 +141,7 @@ impl<'a> Cursor<'a> {
         Some((JsonStr(key), self.value()?))
     }
 
-    /// The next value at this level; commas and colons count as white space, since the text is valid.
+    /// The next value at this level. Commas and colons count as white space, because the text is valid.
     fn scan(&mut self) -> Option<Raw<'a>> {
         let bytes = self.whole.text.as_bytes();
         while matches!(bytes.get(self.at)?, b' ' | b'\n' | b'\r' | b'\t' | b',' | b':') {
@@ -153,11 +154,11 @@ impl<'a> Cursor<'a> {
             b'{' | b'[' => end_of_nest(bytes, start),
             _ => end_of_word(bytes, start),
         };
-        self.whole.text.get(start..self.at).map(Raw::unnoted)
+        self.whole.text.get(start..self.at).map(Raw::unindexed)
     }
 }
 
-/// The index behind the closing quote, if it is near and nothing is escaped before it: most strings are like that.
+/// The index after the closing quote, if it is near and no escape precedes it, as for most strings.
 #[inline]
 fn short_string(bytes: &[u8], start: usize) -> Option<usize> {
     let head = bytes.get(start + 1..)?;
@@ -165,10 +166,10 @@ fn short_string(bytes: &[u8], start: usize) -> Option<usize> {
     (head.get(found) == Some(&b'"')).then_some(start + found + 2)
 }
 
-/// The index behind the closing quote of the string that opens at `start`.
+/// The index after the closing quote of the string that opens at `start`.
 fn end_of_string(bytes: &[u8], start: usize) -> usize {
     let mut at = start + 1;
-    // Texts have many escapes and few quotes: a quote ends the string unless an odd number of backslashes stands before.
+    // Texts have many escapes and few quotes: a quote ends the string unless an odd number of backslashes precedes it.
     while let Some(found) = bytes.get(at..).and_then(|rest| memchr(b'"', rest)) {
         at += found;
         let before = bytes.get(start + 1..at).unwrap_or_default();
@@ -181,7 +182,7 @@ fn end_of_string(bytes: &[u8], start: usize) -> usize {
     bytes.len()
 }
 
-/// The index behind the bracket that closes the one at `start`.
+/// The index after the bracket that closes the one at `start`.
 fn end_of_nest(bytes: &[u8], start: usize) -> usize {
     let mut depth = 0_usize;
     let mut at = start;

@@ -1,17 +1,17 @@
-//! Writes JSON straight into bytes; commas are placed by looking at what stands before.
+//! Writes JSON text; commas are placed by the last byte written.
 
 use memchr::memchr2;
 
 use super::{JsonStr, Literal, Raw, check::plain_run};
 
-/// Builds JSON text. Keys are our own and plain; values are escaped or known to be valid.
+/// Builds JSON text. Keys are constants without escapes; values are escaped or known to be valid.
 #[derive(Debug, Default)]
 pub struct Writer {
     bytes: Vec<u8>,
 }
 
 impl Writer {
-    /// An empty writer with room for `capacity` bytes.
+    /// An empty writer with this capacity.
     pub fn with_capacity(capacity: usize) -> Self {
         Self { bytes: Vec::with_capacity(capacity) }
     }
@@ -32,7 +32,7 @@ impl Writer {
         self.bytes.push(b']');
     }
 
-    /// Writes a key of our own, which needs no escaping; a value must follow.
+    /// Writes a key that needs no escaping; a value must follow.
     #[inline]
     pub fn key(&mut self, key: &'static str) -> &mut Self {
         self.separate();
@@ -58,7 +58,7 @@ impl Writer {
         self.bytes.push(b'"');
     }
 
-    /// Writes a string from pieces that are escaped already.
+    /// Writes a string from pieces that are already escaped.
     pub fn escaped(&mut self, pieces: &[&[u8]]) {
         self.separate();
         self.bytes.push(b'"');
@@ -66,7 +66,7 @@ impl Writer {
         self.bytes.push(b'"');
     }
 
-    /// Writes a string that was read from JSON, as it stood there.
+    /// Writes a string in its original escaped form.
     pub fn json_str(&mut self, text: JsonStr<'_>) {
         self.escaped(&[text.escaped().as_bytes()]);
     }
@@ -76,7 +76,7 @@ impl Writer {
         self.escaped(&[text.escaped()]);
     }
 
-    /// Writes a value that was read from JSON, as it stood there.
+    /// Writes a value in its original form.
     pub fn raw(&mut self, value: Raw<'_>) {
         self.valid(value.text().as_bytes());
     }
@@ -87,20 +87,20 @@ impl Writer {
         self.bytes.extend_from_slice(value);
     }
 
-    /// Makes room for so many bytes more.
+    /// Reserves capacity for this many bytes.
     pub fn reserve(&mut self, length: usize) {
         self.bytes.reserve(length);
     }
 
-    /// Writes a whole number.
+    /// Writes an integer.
     pub fn number(&mut self, number: u64) {
         self.separate();
         self.digits(number);
     }
 
-    /// Writes the digits of a number where nothing has to stand before them.
+    /// Writes the digits of a number without a comma before them.
     pub(crate) fn digits(&mut self, number: u64) {
-        // Events of a stream, tokens and indices: most numbers are small.
+        // Most numbers are small: sequence numbers, tokens and indices.
         if number < 1000 {
             let [hundreds, tens, ones] = [number / 100, number / 10 % 10, number % 10].map(|digit| b'0' + digit as u8);
             match number {
@@ -126,7 +126,7 @@ impl Writer {
         self.bytes.extend_from_slice(digits.get(at..).unwrap_or_default());
     }
 
-    /// Writes a number; one that JSON cannot hold becomes `null`.
+    /// Writes a number; `null` if JSON cannot represent it.
     pub fn float(&mut self, number: f64) {
         match number {
             whole if whole.fract() == 0.0 && (0.0..1e15).contains(&whole) => self.number(whole as u64),
@@ -145,12 +145,12 @@ impl Writer {
         self.valid(b"null");
     }
 
-    /// What was written so far.
+    /// The text so far.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// What was written.
+    /// The text.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
@@ -160,7 +160,7 @@ impl Writer {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Makes spaces of the line ends in what was written since `start`. In valid JSON they stand between values only.
+    /// Replaces newlines by spaces in the text since `start`. In valid JSON they are only between values.
     pub(crate) fn keep_to_one_line(&mut self, start: usize) {
         let mut rest = self.bytes.get_mut(start..).unwrap_or_default();
         while let Some(at) = memchr2(b'\n', b'\r', rest) {
@@ -172,13 +172,13 @@ impl Writer {
         }
     }
 
-    /// Takes what was written and leaves the writer empty, with room for a little more.
+    /// Takes the text and leaves the writer empty, with a small capacity.
     pub fn take(&mut self) -> Vec<u8> {
         let room = self.bytes.len();
         std::mem::replace(&mut self.bytes, Vec::with_capacity(room.min(1024)))
     }
 
-    /// A comma is due when a complete value stands before.
+    /// A comma is needed after a complete value.
     #[inline]
     fn separate(&mut self) {
         if matches!(self.bytes.last(), Some(b'}' | b']' | b'"' | b'0'..=b'9' | b'e' | b'l')) {
@@ -187,12 +187,12 @@ impl Writer {
     }
 }
 
-/// Appends `text` with everything escaped that a JSON string cannot hold.
+/// Appends `text` with the escapes of a JSON string.
 #[inline]
 pub(super) fn escape(bytes: &mut Vec<u8>, text: &str) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     let mut rest = text.as_bytes();
-    // Nearly every text is like this.
+    // Nearly every text needs no escapes.
     if plain_run(rest) == rest.len() {
         return bytes.extend_from_slice(rest);
     }

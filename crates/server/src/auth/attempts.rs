@@ -1,8 +1,8 @@
-//! How many unknown keys an address may try.
+//! Limits how many unknown keys an address may try.
 //!
-//! A budget for each address that refills slowly. Only lookups that found nothing are taken from it. It decides how a
-//! failure is answered, and never whether a key is looked up: a good key works at once, whatever else came from its
-//! address. A bad key that is sent again is answered from memory.
+//! Each address has a budget that refills slowly. Only failed lookups use it. The budget decides how a failure is
+//! answered, and never whether a key is looked up: a valid key works at once, whatever else its address sent. A
+//! repeated unknown key is answered from the cache.
 
 use std::{
     collections::HashMap,
@@ -15,14 +15,14 @@ use tokio::time::Instant;
 
 use crate::proxies;
 
-/// Unknown keys that may be tried at once.
+/// The maximum number of unknown keys in a burst.
 const BUDGET: f64 = 20.0;
-/// How many more there are each second.
+/// The refill per second.
 const REFILL: f64 = 2.0;
-/// The most addresses that are told apart; beyond them strangers share one budget.
-const ADDRESSES: usize = 4096;
+/// The maximum number of addresses with a budget of their own; further addresses share one.
+const MAX_ADDRESSES: usize = 4096;
 
-/// What addresses have left.
+/// The remaining budgets of addresses.
 #[derive(Default)]
 pub(super) struct Attempts {
     budgets: Mutex<HashMap<IpAddr, Budget>>,
@@ -30,54 +30,54 @@ pub(super) struct Attempts {
 
 #[derive(Clone, Copy)]
 struct Budget {
-    left: f64,
+    remaining: f64,
     at: Instant,
 }
 
 impl Attempts {
-    /// How long it takes until this address may try another unknown key; nothing when it may now.
+    /// How long this address has to wait before it may try another unknown key; none if it may now.
     pub(super) fn wait(&self, address: Option<IpAddr>, now: Instant) -> Option<Duration> {
         let budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
         let budget = match budgets.get(&network(address)) {
-            None if budgets.len() >= ADDRESSES => budgets.get(&STRANGERS),
+            None if budgets.len() >= MAX_ADDRESSES => budgets.get(&SHARED_BUDGET),
             budget => budget,
         };
-        let left = budget.map_or(BUDGET, |budget| budget.left(now));
-        (left < 1.0).then(|| Duration::from_secs_f64((1.0 - left) / REFILL))
+        let remaining = budget.map_or(BUDGET, |budget| budget.remaining(now));
+        (remaining < 1.0).then(|| Duration::from_secs_f64((1.0 - remaining) / REFILL))
     }
 
-    /// Notes that a key of this address was unknown; how long to wait where there were too many.
+    /// Counts an unknown key of this address; how long to wait if there were too many.
     pub(super) fn failed(&self, address: Option<IpAddr>, now: Instant) -> Option<Duration> {
         if let Some(wait) = self.wait(address, now) {
             return Some(wait);
         }
         let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
         let mut network = network(address);
-        if budgets.len() >= ADDRESSES && !budgets.contains_key(&network) {
-            budgets.retain(|_, budget| budget.left(now) < BUDGET);
-            if budgets.len() >= ADDRESSES {
-                network = STRANGERS;
+        if budgets.len() >= MAX_ADDRESSES && !budgets.contains_key(&network) {
+            budgets.retain(|_, budget| budget.remaining(now) < BUDGET);
+            if budgets.len() >= MAX_ADDRESSES {
+                network = SHARED_BUDGET;
             }
         }
-        let budget = budgets.entry(network).or_insert(Budget { left: BUDGET, at: now });
-        *budget = Budget { left: (budget.left(now) - 1.0).max(0.0), at: now };
+        let budget = budgets.entry(network).or_insert(Budget { remaining: BUDGET, at: now });
+        *budget = Budget { remaining: (budget.remaining(now) - 1.0).max(0.0), at: now };
         None
     }
 }
 
 impl Budget {
-    fn left(&self, now: Instant) -> f64 {
+    fn remaining(&self, now: Instant) -> f64 {
         let refilled = now.saturating_duration_since(self.at).as_secs_f64() * REFILL;
-        (self.left + refilled).min(BUDGET)
+        (self.remaining + refilled).min(BUDGET)
     }
 }
 
-/// Callers whose address is not told apart.
-const STRANGERS: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+/// Stands for all addresses without a budget of their own.
+const SHARED_BUDGET: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 
-/// Who has a budget of its own.
+/// The address or network that has a budget.
 fn network(address: Option<IpAddr>) -> IpAddr {
-    address.map_or(STRANGERS, proxies::network)
+    address.map_or(SHARED_BUDGET, proxies::network)
 }
 
 #[cfg(test)]
@@ -118,7 +118,7 @@ mod tests {
         for index in 0..10_000_u32 {
             attempts.failed(Some(IpAddr::V4(index.into())), now);
         }
-        assert!(attempts.budgets.lock().unwrap().len() <= ADDRESSES + 1);
+        assert!(attempts.budgets.lock().unwrap().len() <= MAX_ADDRESSES + 1);
         assert!(attempts.wait(address("203.0.113.9"), now).is_some(), "strangers share one budget");
         let later = now + Duration::from_secs(60);
         attempts.failed(address("192.0.2.1"), later);

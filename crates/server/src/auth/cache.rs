@@ -1,9 +1,9 @@
-//! Who was behind a credential a moment ago, by the hash of all of it.
+//! Caches the identities of credentials, by the hash of the whole credential.
 //!
-//! An answer is used for [`LIFE`] and no longer, so that whatever is revoked, expired or changed anywhere takes effect
-//! within seconds. From [`RENEWAL`] on, one caller asks the store anew while the others go on with what is known: the
-//! lookup does not delay other requests. What is too old is not used any more, but stays as a sign that the credential was good
-//! once. Both kinds of answers are bounded, and refusals never push out the known.
+//! An entry is used for [`LIFE`] and no longer, so that a revocation, an expiry or a change in another process takes
+//! effect within seconds. From [`RENEWAL`] on, one request looks the credential up again while others use the cached
+//! entry: the lookup does not delay other requests. An expired entry is not used any more, but shows that the
+//! credential was valid once. Both kinds of entries are bounded, and refusals never evict identities.
 
 use std::{
     collections::HashMap,
@@ -16,15 +16,15 @@ use tokio::time::Instant;
 
 use super::identity::Identity;
 
-/// How long an answer of the store is used. Under the five seconds that are promised, with room for a slow write.
+/// How long an entry is used. Below the promised five seconds, with a margin for a slow write.
 pub(super) const LIFE: Duration = Duration::from_secs(4);
-/// When it is asked again, if the credential is in use.
+/// The age at which an entry is looked up again, if the credential is in use.
 pub(super) const RENEWAL: Duration = Duration::from_secs(2);
 
-/// Parts with a lock of their own.
+/// The number of shards, each with its own lock.
 const SHARDS: usize = 16;
-/// The most entries of each kind in a part: some 16,000 in all.
-const MOST: usize = 1024;
+/// The maximum number of entries of each kind per shard: some 16,000 in all.
+const MAX_ENTRIES: usize = 1024;
 
 /// The keyed hash of a whole credential.
 pub(super) type Hash = [u8; 32];
@@ -33,19 +33,19 @@ pub(super) struct Cache {
     shards: [Mutex<Shard>; SHARDS],
 }
 
-/// What is known of a credential.
+/// The cached state of a credential.
 #[derive(Debug, Clone)]
-pub(super) enum Known {
-    /// It is good.
+pub(super) enum CacheEntry {
+    /// Valid.
     Good(Arc<Identity>),
-    /// It is good until then, and the caller is the one who should ask anew.
-    Renew(Arc<Identity>, Instant),
-    /// It was good, too long ago.
-    Once(Arc<Identity>),
-    /// It is not.
+    /// Valid until then; this caller should look it up again.
+    DueForRenewal(Arc<Identity>, Instant),
+    /// Was valid, too long ago.
+    Expired(Arc<Identity>),
+    /// Not valid.
     Bad,
-    /// Not looked up yet.
-    Nothing,
+    /// Not cached.
+    Missing,
 }
 
 #[derive(Default)]
@@ -56,7 +56,7 @@ struct Shard {
 
 struct Good {
     identity: Arc<Identity>,
-    asked_at: Instant,
+    looked_up_at: Instant,
     renewing: bool,
 }
 
@@ -65,52 +65,52 @@ impl Cache {
         Self { shards: std::array::from_fn(|_| Mutex::default()) }
     }
 
-    pub(super) fn get(&self, hash: &Hash, now: Instant) -> Known {
+    pub(super) fn get(&self, hash: &Hash, now: Instant) -> CacheEntry {
         let mut shard = self.shard(hash);
         if let Some(good) = shard.good.get_mut(hash) {
-            let age = now.saturating_duration_since(good.asked_at);
+            let age = now.saturating_duration_since(good.looked_up_at);
             let identity = Arc::clone(&good.identity);
             return match age {
-                age if age >= LIFE => Known::Once(identity),
+                age if age >= LIFE => CacheEntry::Expired(identity),
                 age if age >= RENEWAL && !good.renewing => {
                     good.renewing = true;
-                    Known::Renew(identity, good.asked_at + LIFE)
+                    CacheEntry::DueForRenewal(identity, good.looked_up_at + LIFE)
                 }
-                _ => Known::Good(identity),
+                _ => CacheEntry::Good(identity),
             };
         }
         match shard.bad.get(hash) {
-            Some(asked_at) if now.saturating_duration_since(*asked_at) < LIFE => Known::Bad,
-            _ => Known::Nothing,
+            Some(looked_up_at) if now.saturating_duration_since(*looked_up_at) < LIFE => CacheEntry::Bad,
+            _ => CacheEntry::Missing,
         }
     }
 
-    /// Notes what the store said at `now`, the moment of asking.
+    /// Stores the result of a lookup that began at `now`.
     pub(super) fn put(&self, hash: Hash, found: Option<Arc<Identity>>, now: Instant) {
         let mut shard = self.shard(&hash);
         match found {
             Some(identity) => {
                 shard.bad.remove(&hash);
-                if shard.good.len() >= MOST && !shard.good.contains_key(&hash) {
-                    make_room(&mut shard.good, |good| now.saturating_duration_since(good.asked_at) >= LIFE);
+                if shard.good.len() >= MAX_ENTRIES && !shard.good.contains_key(&hash) {
+                    make_room(&mut shard.good, |good| now.saturating_duration_since(good.looked_up_at) >= LIFE);
                 }
-                shard.good.insert(hash, Good { identity, asked_at: now, renewing: false });
+                shard.good.insert(hash, Good { identity, looked_up_at: now, renewing: false });
             }
             None => {
                 shard.good.remove(&hash);
-                if shard.bad.len() >= MOST {
-                    make_room(&mut shard.bad, |asked_at| now.saturating_duration_since(*asked_at) >= LIFE);
+                if shard.bad.len() >= MAX_ENTRIES {
+                    make_room(&mut shard.bad, |looked_up_at| now.saturating_duration_since(*looked_up_at) >= LIFE);
                 }
                 shard.bad.insert(hash, now);
             }
         }
     }
 
-    /// Forgets every identity for which this holds.
-    pub(super) fn forget(&self, mut of: impl FnMut(&Identity) -> bool) {
+    /// Removes every identity for which the predicate holds.
+    pub(super) fn forget(&self, mut predicate: impl FnMut(&Identity) -> bool) {
         for shard in &self.shards {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            shard.good.retain(|_, good| !of(&good.identity));
+            shard.good.retain(|_, good| !predicate(&good.identity));
         }
     }
 
@@ -120,17 +120,17 @@ impl Cache {
     }
 }
 
-/// Drops what is over; when nothing is, one of the others.
+/// Removes expired entries; if there are none, any entry.
 fn make_room<V>(map: &mut HashMap<Hash, V, BuildHasherDefault<Prefix>>, is_over: impl Fn(&V) -> bool) {
     map.retain(|_, value| !is_over(value));
-    if map.len() >= MOST
+    if map.len() >= MAX_ENTRIES
         && let Some(one) = map.keys().next().copied()
     {
         map.remove(&one);
     }
 }
 
-/// Hashes are random already, and no caller can choose one: their first bytes place them.
+/// Hashes are random already, and no caller can choose one: the first bytes are the table's hash.
 #[derive(Default)]
 struct Prefix(u64);
 
@@ -141,7 +141,7 @@ impl Hasher for Prefix {
         }
     }
 
-    // The length of the array, which is always the same.
+    // The length prefix of the array, which is constant.
     fn write_usize(&mut self, _: usize) {}
 
     fn finish(&self) -> u64 {
@@ -168,13 +168,13 @@ mod tests {
     #[test]
     fn an_answer_is_used_for_a_while_then_renewed_by_one_and_then_only_remembered() {
         let (cache, start) = (Cache::new(), Instant::now());
-        assert!(matches!(cache.get(&hash(1), start), Known::Nothing));
+        assert!(matches!(cache.get(&hash(1), start), CacheEntry::Missing));
         cache.put(hash(1), Some(identity(1)), start);
         let at = |age: Duration| cache.get(&hash(1), start + age);
-        assert!(matches!(at(Duration::ZERO), Known::Good(_)));
-        assert!(matches!(at(RENEWAL), Known::Renew(_, until) if until == start + LIFE));
-        assert!(matches!(at(RENEWAL), Known::Good(_)), "one asks, the others go on");
-        assert!(matches!(at(LIFE), Known::Once(_)));
+        assert!(matches!(at(Duration::ZERO), CacheEntry::Good(_)));
+        assert!(matches!(at(RENEWAL), CacheEntry::DueForRenewal(_, until) if until == start + LIFE));
+        assert!(matches!(at(RENEWAL), CacheEntry::Good(_)), "one asks, the others go on");
+        assert!(matches!(at(LIFE), CacheEntry::Expired(_)));
         assert!(LIFE < Duration::from_secs(5));
     }
 
@@ -183,8 +183,8 @@ mod tests {
         let (cache, start) = (Cache::new(), Instant::now());
         cache.put(hash(1), Some(identity(1)), start);
         cache.put(hash(1), None, start);
-        assert!(matches!(cache.get(&hash(1), start), Known::Bad));
-        assert!(matches!(cache.get(&hash(1), start + LIFE), Known::Nothing));
+        assert!(matches!(cache.get(&hash(1), start), CacheEntry::Bad));
+        assert!(matches!(cache.get(&hash(1), start + LIFE), CacheEntry::Missing));
     }
 
     // S12
@@ -192,10 +192,10 @@ mod tests {
     fn hashes_that_differ_in_one_byte_anywhere_are_two() {
         let (cache, now) = (Cache::new(), Instant::now());
         cache.put([7; 32], Some(identity(1)), now);
-        for place in 0..32 {
+        for index in 0..32 {
             let mut other = [7; 32];
-            other[place] ^= 1;
-            assert!(matches!(cache.get(&other, now), Known::Nothing), "{place}");
+            other[index] ^= 1;
+            assert!(matches!(cache.get(&other, now), CacheEntry::Missing), "{index}");
         }
     }
 
@@ -206,12 +206,17 @@ mod tests {
         for number in 1..5_000 {
             cache.put(hash(number), None, now);
         }
-        assert!(matches!(cache.get(&hash(0), now), Known::Good(_)));
+        assert!(matches!(cache.get(&hash(0), now), CacheEntry::Good(_)));
         for number in 5_000..10_000 {
             cache.put(hash(number), Some(identity(1)), now);
         }
         let shard = cache.shard(&hash(0));
-        assert!(shard.good.len() <= MOST && shard.bad.len() <= MOST, "{} {}", shard.good.len(), shard.bad.len());
+        assert!(
+            shard.good.len() <= MAX_ENTRIES && shard.bad.len() <= MAX_ENTRIES,
+            "{} {}",
+            shard.good.len(),
+            shard.bad.len()
+        );
     }
 
     #[test]
@@ -220,7 +225,7 @@ mod tests {
         cache.put(hash(1), Some(identity(1)), now);
         cache.put(hash(2), Some(identity(2)), now);
         cache.forget(|identity| identity.tenant_id() == 1);
-        assert!(matches!(cache.get(&hash(1), now), Known::Nothing));
-        assert!(matches!(cache.get(&hash(2), now), Known::Good(_)));
+        assert!(matches!(cache.get(&hash(1), now), CacheEntry::Missing));
+        assert!(matches!(cache.get(&hash(2), now), CacheEntry::Good(_)));
     }
 }

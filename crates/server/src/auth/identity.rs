@@ -1,7 +1,8 @@
-//! Who a credential stands for, and on whose behalf it may act.
+//! The identity behind a credential, and the users for whom it may act.
 
 use std::sync::Arc;
 
+use amalgam_app::administration::keys::{KEY_OWNER, is_user};
 #[cfg(test)]
 use amalgam_core::TenantState;
 use amalgam_core::{
@@ -13,23 +14,17 @@ use http::{HeaderMap, HeaderName};
 /// Names the user on whose behalf a service key acts.
 pub(super) const USER: HeaderName = HeaderName::from_static("x-amalgam-user");
 
-/// The longest name of a user.
-const LONGEST_USER: usize = 256;
-
-/// Whose things are those of callers whose key stands in the configuration, and of callers who need none.
+/// The owner of data of callers with a configured key, and of callers without a key.
 const CONFIGURED_OWNER: &str = "key:config";
 
-/// How the names of owners begin that are keys; no token may claim one.
-const KEY_OWNER: &str = "key:";
-
-/// A credential that was checked.
+/// A verified credential.
 #[derive(Debug)]
 pub(super) struct Identity {
-    /// The caller where no other user is named.
+    /// The scope if the request names no user.
     scope: Scope,
-    /// Whether it may name a user.
+    /// Whether the caller may name a user.
     acts_for: ActsFor,
-    /// The key in the store.
+    /// The id of the key in the store.
     pub(super) key_id: Option<String>,
     /// Milliseconds since 1970.
     pub(super) expires_at_ms: Option<u64>,
@@ -37,18 +32,18 @@ pub(super) struct Identity {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ActsFor {
-    /// A service key: for whomever it names.
-    Anybody,
+    /// A service key: for any user that it names.
+    AnyUser,
     /// For its own user only.
-    Itself,
+    OwnUser,
 }
 
 impl Identity {
     /// A key of the store.
     pub(super) fn of_key(key: &KeyRecord, tenant: &TenantRecord) -> Self {
         let (user, acts_for) = match &key.user {
-            Some(user) => (Arc::from(user.as_str()), ActsFor::Itself),
-            None => (format!("{KEY_OWNER}{}", key.id).into(), ActsFor::Anybody),
+            Some(user) => (Arc::from(user.as_str()), ActsFor::OwnUser),
+            None => (format!("{KEY_OWNER}{}", key.id).into(), ActsFor::AnyUser),
         };
         let scope = authenticated(tenant, user, key.rights);
         Self { scope, acts_for, key_id: Some(key.id.clone()), expires_at_ms: key.expires_at_ms }
@@ -57,7 +52,7 @@ impl Identity {
     /// A key of the configuration.
     pub(super) fn configured(tenant: &TenantRecord, rights: Rights) -> Self {
         let scope = authenticated(tenant, CONFIGURED_OWNER.into(), rights);
-        Self { scope, acts_for: ActsFor::Anybody, key_id: None, expires_at_ms: None }
+        Self { scope, acts_for: ActsFor::AnyUser, key_id: None, expires_at_ms: None }
     }
 
     /// A caller without a key, where none is needed.
@@ -66,13 +61,13 @@ impl Identity {
         Self { scope: identity.scope.without_credential(), ..identity }
     }
 
-    /// The subject of a signed token; nothing for a name that no user can have.
+    /// The subject of a signed token; none for a name that no user can have.
     pub(super) fn of_subject(subject: &str, tenant: &TenantRecord, expires_at_ms: u64) -> Option<Self> {
         if !is_user(subject) {
             return None;
         }
         let scope = authenticated(tenant, subject.into(), Rights::USE);
-        Some(Self { scope, acts_for: ActsFor::Itself, key_id: None, expires_at_ms: Some(expires_at_ms) })
+        Some(Self { scope, acts_for: ActsFor::OwnUser, key_id: None, expires_at_ms: Some(expires_at_ms) })
     }
 
     pub(super) fn tenant_id(&self) -> i64 {
@@ -87,7 +82,7 @@ impl Identity {
         self.expires_at_ms.is_some_and(|at| at <= now_ms)
     }
 
-    /// The caller, on behalf of the user that the request names.
+    /// The caller's scope, on behalf of the user that the request names.
     pub(super) fn scope(&self, headers: &HeaderMap) -> Result<Scope, Fault> {
         let mut values = headers.get_all(USER).iter();
         let Some(value) = values.next() else { return Ok(self.scope.clone()) };
@@ -106,8 +101,8 @@ impl Identity {
             return wrong("X-Amalgam-User must have 1 to 256 visible characters.");
         }
         match self.acts_for {
-            ActsFor::Anybody => Ok(named(&self.scope, user)),
-            ActsFor::Itself => Err(Fault::new(
+            ActsFor::AnyUser => Ok(named(&self.scope, user)),
+            ActsFor::OwnUser => Err(Fault::new(
                 FaultKind::Forbidden,
                 "This credential belongs to one user and cannot act on behalf of another one.",
             )),
@@ -123,14 +118,6 @@ impl Identity {
 #[cfg(test)]
 pub(super) fn tenant_for_tests(id: i64, state: TenantState) -> TenantRecord {
     TenantRecord { id, name: "test".to_owned(), state, ai_agent_enabled: true, created_at_ms: 0 }
-}
-
-/// Whether a text can name a user: visible characters, not too many, and not the name of a key's own user.
-pub fn is_user(text: &str) -> bool {
-    !text.is_empty()
-        && !text.starts_with(KEY_OWNER)
-        && text.chars().count() <= LONGEST_USER
-        && !text.chars().any(|character| character.is_control() || character.is_whitespace())
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is authentication")]

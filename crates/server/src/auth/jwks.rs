@@ -1,5 +1,5 @@
-//! The public keys of an issuer of tokens: read from a file or fetched, kept for a while, looked for again when a token
-//! names one that is not among them.
+//! The public keys of a token issuer: read from a file or fetched, cached, and loaded again when a token names an
+//! unknown key.
 
 use std::{
     path::PathBuf,
@@ -15,30 +15,30 @@ use serde_json::Value;
 use tokio::{sync::Mutex, time::Instant};
 use tracing::{info, warn};
 
-/// The largest set of keys.
-const LARGEST: usize = 256 * 1024;
-/// The most keys of a set that are kept.
-const MOST_KEYS: usize = 100;
-/// A set is looked at again after this long, so that a key which was withdrawn is not believed for ever.
+/// The maximum size of a key set.
+const MAX_SET_BYTES: usize = 256 * 1024;
+/// The maximum number of keys that are used of a set.
+const MAX_KEYS: usize = 100;
+/// A set is loaded again after this time, so that a withdrawn key does not stay valid.
 const LIFE: Duration = Duration::from_secs(600);
-/// The time between two looks, whatever tokens say.
-const PAUSE: Duration = Duration::from_secs(60);
+/// The minimum time between two loads, whatever tokens name.
+const MIN_RELOAD_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Where the keys of an issuer are.
+/// The location of an issuer's keys.
 #[derive(Clone)]
-pub enum JwksPlace {
+pub enum JwksLocation {
     /// A file on this machine.
     File(PathBuf),
-    /// An address that the operator named, and how to get there.
+    /// A URL of the operator's configuration.
     Url {
-        /// The address.
+        /// The URL.
         url: String,
-        /// The way out.
+        /// The HTTP client.
         fetch: Arc<dyn Fetch>,
     },
 }
 
-impl std::fmt::Debug for JwksPlace {
+impl std::fmt::Debug for JwksLocation {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::File(path) => path.fmt(formatter),
@@ -47,7 +47,7 @@ impl std::fmt::Debug for JwksPlace {
     }
 }
 
-/// Something that is said to be signed by the issuer.
+/// A signature with the data that it covers.
 #[derive(Clone, Copy)]
 pub(super) struct Signed<'a> {
     pub(super) algorithm: &'a str,
@@ -58,72 +58,72 @@ pub(super) struct Signed<'a> {
 
 /// The keys of one issuer.
 pub(super) struct Jwks {
-    place: JwksPlace,
-    keys: RwLock<Option<Kept>>,
+    location: JwksLocation,
+    keys: RwLock<Option<CachedKeys>>,
     /// When the key set was last fetched; the task that holds the lock is fetching it.
-    looked_at: Mutex<Option<Instant>>,
+    loaded_at: Mutex<Option<Instant>>,
 }
 
 #[derive(Clone)]
-struct Kept {
+struct CachedKeys {
     keys: Arc<[PublicKey]>,
     at: Instant,
 }
 
 impl Jwks {
-    pub(super) fn new(place: JwksPlace) -> Self {
-        Self { place, keys: RwLock::new(None), looked_at: Mutex::new(None) }
+    pub(super) fn new(location: JwksLocation) -> Self {
+        Self { location, keys: RwLock::new(None), loaded_at: Mutex::new(None) }
     }
 
-    /// Whether one of the issuer's keys made the signature; an error when there are none to compare with.
-    pub(super) async fn fits(&self, signed: Signed<'_>) -> Result<bool, StoreError> {
+    /// Whether one of the issuer's keys verifies the signature; an error if no keys are available.
+    pub(super) async fn verify(&self, signed: Signed<'_>) -> Result<bool, StoreError> {
         if !ALGORITHMS.contains(&signed.algorithm) {
             return Ok(false);
         }
-        let kept = self.kept();
-        let known = kept.as_ref().and_then(|kept| find(&kept.keys, signed));
-        let fresh = kept.as_ref().is_some_and(|kept| kept.at.elapsed() < LIFE);
-        if let (Some(key), true) = (known, fresh) {
-            return Ok(key.fits(signed));
+        let cached = self.cached();
+        let key = cached.as_ref().and_then(|cached| find(&cached.keys, signed));
+        let fresh = cached.as_ref().is_some_and(|cached| cached.at.elapsed() < LIFE);
+        if let (Some(key), true) = (key, fresh) {
+            return Ok(key.verify(signed));
         }
-        self.look().await;
-        match self.kept() {
-            Some(kept) => Ok(find(&kept.keys, signed).is_some_and(|key| key.fits(signed))),
-            None => Err(StoreError::Unavailable("the keys of the issuer of tokens cannot be had".to_owned())),
+        self.reload().await;
+        match self.cached() {
+            Some(cached) => Ok(find(&cached.keys, signed).is_some_and(|key| key.verify(signed))),
+            None => Err(StoreError::Unavailable("the keys of the token issuer are not available".to_owned())),
         }
     }
 
-    fn kept(&self) -> Option<Kept> {
+    fn cached(&self) -> Option<CachedKeys> {
         self.keys.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Fetches the keys, unless another request has just done so.
-    async fn look(&self) {
-        let mut looked_at = self.looked_at.lock().await;
-        // Without any keys the issuer is asked more often: every request with a token waits for them.
-        let pause = if self.kept().is_some() { PAUSE } else { PAUSE / 20 };
-        if looked_at.is_some_and(|at| at.elapsed() < pause) {
+    async fn reload(&self) {
+        let mut loaded_at = self.loaded_at.lock().await;
+        // Without any keys the issuer is asked more often, since every request with a token waits for them.
+        let pause = if self.cached().is_some() { MIN_RELOAD_INTERVAL } else { MIN_RELOAD_INTERVAL / 20 };
+        if loaded_at.is_some_and(|at| at.elapsed() < pause) {
             return;
         }
-        *looked_at = Some(Instant::now());
-        let place = &self.place;
+        *loaded_at = Some(Instant::now());
+        let location = &self.location;
         match self.read().await.and_then(|bytes| parse(&bytes)) {
             Ok(keys) => {
-                info!(keys = keys.len(), "read {} keys for tokens from {place:?}", keys.len());
-                let kept = Kept { keys: keys.into(), at: Instant::now() };
-                *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Some(kept);
+                info!(keys = keys.len(), "read {} keys for tokens from {location:?}", keys.len());
+                let cached = CachedKeys { keys: keys.into(), at: Instant::now() };
+                *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Some(cached);
             }
-            Err(problem) => warn!("could not get the keys for tokens from {place:?}: {problem}"),
+            Err(problem) => warn!("could not get the keys for tokens from {location:?}: {problem}"),
         }
     }
 
     async fn read(&self) -> Result<Bytes, String> {
-        match &self.place {
-            JwksPlace::Url { url, fetch } => match fetch.fetch(url, LARGEST).await {
+        match &self.location {
+            JwksLocation::Url { url, fetch } => match fetch.fetch(url, MAX_SET_BYTES).await {
                 Ok(fetched) => Ok(fetched.bytes),
                 Err(fault) => Err(fault.into_detail()),
             },
-            JwksPlace::File(path) => {
+            JwksLocation::File(path) => {
                 let path = path.clone();
                 let read = tokio::task::spawn_blocking(move || read_file(&path)).await;
                 read.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
@@ -135,14 +135,14 @@ impl Jwks {
 fn read_file(path: &std::path::Path) -> std::io::Result<Bytes> {
     use std::io::Read as _;
     let mut bytes = Vec::new();
-    std::fs::File::open(path)?.take(LARGEST as u64).read_to_end(&mut bytes)?;
+    std::fs::File::open(path)?.take(MAX_SET_BYTES as u64).read_to_end(&mut bytes)?;
     Ok(bytes.into())
 }
 
-/// What a key of the set can check. One that signs with a shared secret has no business in a public set.
+/// The supported algorithms. Shared-secret algorithms do not belong in a public set.
 const ALGORITHMS: [&str; 3] = ["RS256", "ES256", "EdDSA"];
 
-/// A public key, with the one algorithm that it is used with.
+/// A public key with its one algorithm.
 struct PublicKey {
     id: Option<String>,
     kind: Kind,
@@ -163,7 +163,7 @@ impl PublicKey {
         }
     }
 
-    fn fits(&self, signed: Signed<'_>) -> bool {
+    fn verify(&self, signed: Signed<'_>) -> bool {
         match &self.kind {
             Kind::Rsa { modulus, exponent } => RsaPublicKeyComponents { n: modulus, e: exponent }
                 .verify(&signature::RSA_PKCS1_2048_8192_SHA256, signed.message, signed.signature)
@@ -178,7 +178,7 @@ impl PublicKey {
     }
 }
 
-/// The key that the token names; without a name the only one of its kind.
+/// The key that the token names; without a name, the only key of its algorithm.
 fn find<'k>(keys: &'k [PublicKey], signed: Signed<'_>) -> Option<&'k PublicKey> {
     let mut fitting = keys.iter().filter(|key| {
         key.algorithm() == signed.algorithm && (signed.key_id.is_none() || key.id.as_deref() == signed.key_id)
@@ -190,11 +190,11 @@ fn find<'k>(keys: &'k [PublicKey], signed: Signed<'_>) -> Option<&'k PublicKey> 
     }
 }
 
-/// Reads a set; keys of kinds that are not used here are left out.
+/// Parses a set; skips keys of unsupported kinds.
 fn parse(bytes: &[u8]) -> Result<Vec<PublicKey>, String> {
     let set: Value = serde_json::from_slice(bytes).map_err(|_| "it is not JSON".to_owned())?;
     let keys = set["keys"].as_array().ok_or("it has no list `keys`")?;
-    let usable: Vec<PublicKey> = keys.iter().filter_map(public_key).take(MOST_KEYS).collect();
+    let usable: Vec<PublicKey> = keys.iter().filter_map(public_key).take(MAX_KEYS).collect();
     match usable.is_empty() {
         true => Err("it has no key for RS256, ES256 or EdDSA".to_owned()),
         false => Ok(usable),

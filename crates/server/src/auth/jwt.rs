@@ -1,8 +1,7 @@
-//! Signed tokens: who signed them, for whom, until when.
+//! Verifies signed tokens.
 //!
-//! A token is believed when its signature fits a key that the operator has named, and when its times, issuer and audience
-//! are right. Which algorithm a key is used with is a matter of the key; a token that names another one is refused, and
-//! so is one without a signature.
+//! A token is accepted if a configured key verifies its signature and its times, issuer and audience are right. The key
+//! determines its algorithm; a token that names another one is refused, and so is one without a signature.
 
 use std::time::Duration;
 
@@ -12,32 +11,32 @@ use ring::hmac;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Map, Value};
 
-pub use super::jwks::JwksPlace;
+pub use super::jwks::JwksLocation;
 use super::jwks::{Jwks, Signed};
 
-/// The longest token that is looked at.
-const LONGEST: usize = 16 * 1024;
-/// How far the issuer's clock may be ahead of ours.
+/// The maximum length of a token.
+const MAX_TOKEN_BYTES: usize = 16 * 1024;
+/// How far the issuer's clock may be ahead of this one.
 const CLOCK_SKEW_MS: u64 = 60_000;
 
-/// Which tokens are believed.
+/// Which tokens are accepted.
 #[derive(Debug)]
 pub struct JwtSettings {
-    /// The secret of tokens that are signed with HS256.
+    /// The secret of tokens signed with HS256.
     pub secret: Option<SecretString>,
-    /// Where the public keys of the issuer are, for RS256, ES256 and EdDSA.
-    pub jwks: Option<JwksPlace>,
-    /// The claim that holds the number of the tenant.
+    /// The location of the issuer's public keys, for RS256, ES256 and EdDSA.
+    pub jwks: Option<JwksLocation>,
+    /// The claim that holds the tenant's id.
     pub tenant_claim: String,
-    /// What `iss` has to be.
+    /// The required `iss`.
     pub issuer: Option<String>,
-    /// What `aud` has to be or to hold.
+    /// The required `aud`, or one of its values.
     pub audience: Option<String>,
-    /// The longest that a token may be good.
+    /// The maximum lifetime of a token.
     pub max_lifetime: Duration,
 }
 
-/// Checks tokens.
+/// Verifies tokens.
 pub(super) struct Jwt {
     secret: Option<hmac::Key>,
     jwks: Option<Jwks>,
@@ -47,7 +46,7 @@ pub(super) struct Jwt {
     max_lifetime_ms: u64,
 }
 
-/// What a good token says.
+/// The claims of a valid token.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Claims {
     pub(super) subject: String,
@@ -55,9 +54,9 @@ pub(super) struct Claims {
     pub(super) expires_at_ms: u64,
 }
 
-/// Whether a credential looks like a token; no key has a dot.
+/// Whether a credential has the format of a token; no key has a dot.
 pub(super) fn is_token(text: &str) -> bool {
-    text.len() <= LONGEST && text.bytes().filter(|byte| *byte == b'.').count() == 2
+    text.len() <= MAX_TOKEN_BYTES && text.bytes().filter(|byte| *byte == b'.').count() == 2
 }
 
 impl Jwt {
@@ -68,10 +67,10 @@ impl Jwt {
         Self { secret, jwks: jwks.map(Jwks::new), tenant_claim, issuer, audience, max_lifetime_ms }
     }
 
-    /// What the token says, if it is to be believed; an error only where the issuer's keys cannot be had.
+    /// The claims of the token if it is valid; an error only if the issuer's keys are unavailable.
     pub(super) async fn check(&self, token: &str, now_ms: u64) -> Result<Option<Claims>, StoreError> {
         let Some(parts) = Parts::of(token) else { return Ok(None) };
-        let fits = match (parts.algorithm.as_str(), &self.secret, &self.jwks) {
+        let verified = match (parts.algorithm.as_str(), &self.secret, &self.jwks) {
             ("HS256", Some(secret), _) => hmac::verify(secret, parts.signed.as_bytes(), &parts.signature).is_ok(),
             (algorithm, _, Some(jwks)) => {
                 let signed = Signed {
@@ -80,11 +79,11 @@ impl Jwt {
                     message: parts.signed.as_bytes(),
                     signature: &parts.signature,
                 };
-                jwks.fits(signed).await?
+                jwks.verify(signed).await?
             }
             _ => false,
         };
-        Ok(if fits { self.claims(&parts.claims, now_ms) } else { None })
+        Ok(if verified { self.claims(&parts.claims, now_ms) } else { None })
     }
 
     fn claims(&self, claims: &Map<String, Value>, now_ms: u64) -> Option<Claims> {
@@ -94,7 +93,7 @@ impl Jwt {
         if expires_at_ms <= now_ms || begins_at_ms > soon_ms {
             return None;
         }
-        // Its whole life where the token says when it began, else what is left of it.
+        // The whole lifetime if the token says when it was issued, else the rest of it.
         let issued_at_ms = claims.get("iat").map_or(Some(now_ms), time)?;
         let begins_at_ms = issued_at_ms.min(soon_ms);
         if issued_at_ms > soon_ms
@@ -126,7 +125,7 @@ impl Jwt {
     }
 }
 
-/// Seconds since 1970, possibly with a fraction, as milliseconds; nothing for a time that no calendar has.
+/// Converts seconds since 1970, possibly with a fraction, to milliseconds; none for a time out of range.
 fn time(value: &Value) -> Option<u64> {
     match value.as_u64() {
         Some(seconds) => seconds.checked_mul(1000),
@@ -137,10 +136,10 @@ fn time(value: &Value) -> Option<u64> {
     }
 }
 
-/// The year 10000, which no token lives to see.
+/// The year 10000.
 const LATEST_MS: f64 = 253_402_300_800_000.0;
 
-/// A token taken apart, not yet believed.
+/// A parsed token, not verified yet.
 struct Parts<'a> {
     algorithm: String,
     key_id: Option<String>,
@@ -158,7 +157,7 @@ impl<'a> Parts<'a> {
             _ => None,
         };
         let header = object(header)?;
-        // Whatever is critical is not known here, so that the token means more than we would see.
+        // A critical extension changes the meaning of the token, and none is supported.
         if header.contains_key("crit") {
             return None;
         }

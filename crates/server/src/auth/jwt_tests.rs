@@ -204,7 +204,7 @@ impl Issuer {
     }
 
     fn jwt(&self) -> Jwt {
-        Jwt::new(JwtSettings { secret: None, jwks: Some(JwksPlace::File(self.path.clone())), ..settings() })
+        Jwt::new(JwtSettings { secret: None, jwks: Some(JwksLocation::File(self.path.clone())), ..settings() })
     }
 
     fn ed25519(&self, header: &Value) -> String {
@@ -250,16 +250,16 @@ async fn an_rsa_key_checks_what_it_signed() {
     let set = json!({"keys": [{"kty": "RSA", "kid": "r", "n": modulus, "e": "AQAB"}]});
     std::fs::write(&path, set.to_string()).unwrap();
     let token = "eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ.cC4hiUPoj9Eetdgtv3hF80EGrhuB__dzERat0XF9g2VtQgr9PJbu3XOiZj5RZmh7AAuHIm4Bh-0Qc_lF5YKt_O8W2Fp5jujGbds9uJdbF9CUAr7t1dnZcAcQjbKBYNX4BAynRFdiuB--f_nZLgrnbyTyWzO75vRK5h6xBArLIARNPvkSjtQBMHlb1L07Qe7K0GarZRmB_eSN9383LcOLn6_dO--xi12jzDwusC-eOkHWEsqtFZESc6BfI7noOPqvhJ1phCnvWh6IeYI2w9QOYEUipUTI8np6LbgGY9Fs98rqVt5AXLIhWkWywlVmtVrBp0igcN_IoypGlUPQGe77Rw";
-    let jwks = Jwks::new(JwksPlace::File(path));
+    let jwks = Jwks::new(JwksLocation::File(path));
     let parts = Parts::of(token).unwrap();
     let mut signature = parts.signature.clone();
-    let fits = async |signature: &[u8]| {
+    let verified = async |signature: &[u8]| {
         let signed = Signed { algorithm: "RS256", key_id: None, message: parts.signed.as_bytes(), signature };
-        jwks.fits(signed).await.unwrap()
+        jwks.verify(signed).await.unwrap()
     };
-    assert!(fits(&signature).await);
+    assert!(verified(&signature).await);
     signature[7] ^= 1;
-    assert!(!fits(&signature).await);
+    assert!(!verified(&signature).await);
 }
 
 #[tokio::test(start_paused = true)]
@@ -280,7 +280,7 @@ async fn a_new_key_of_the_issuer_is_found_without_a_restart_and_not_looked_for_a
 
 #[tokio::test]
 async fn without_any_keys_of_the_issuer_a_token_is_not_called_wrong() {
-    let jwt = Jwt::new(JwtSettings { jwks: Some(JwksPlace::File("/nowhere/jwks.json".into())), ..settings() });
+    let jwt = Jwt::new(JwtSettings { jwks: Some(JwksLocation::File("/nowhere/jwks.json".into())), ..settings() });
     let error = jwt.check(&token(&json!({"alg": "ES256"}), &claims(), |_| vec![0; 64]), NOW_MS).await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
 }

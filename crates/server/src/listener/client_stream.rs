@@ -1,5 +1,4 @@
-//! The client's TCP stream as hyper and its successor protocol use it: with a limit on how long a write may wait, and with
-//! bodies for hyper's own answers.
+//! The client's TCP stream, with a write timeout, and with bodies for hyper's own error responses.
 
 use std::{
     future::Future,
@@ -18,7 +17,7 @@ use tokio::{
 
 use super::{head_guard::HeadGuard, reply};
 
-/// A stream that gives up on a client which does not read.
+/// A stream that disconnects a client which does not read.
 pub(crate) struct ClientStream {
     stream: TcpStream,
     /// Bytes that hyper read and did not use; they are read again first.
@@ -26,12 +25,12 @@ pub(crate) struct ClientStream {
     write_timeout: Duration,
     max_head_bytes: usize,
     /// Runs while a write waits for the client; any progress ends it.
-    stuck: Option<Pin<Box<Sleep>>>,
+    write_timer: Option<Pin<Box<Sleep>>>,
     reply: Reply,
     heads: HeadGuard,
 }
 
-/// Whether hyper's answer to an unreadable head is being replaced by ours.
+/// Whether hyper's response to an unreadable head is being replaced.
 enum Reply {
     None,
     Sending { bytes: Vec<u8>, sent: usize },
@@ -45,25 +44,25 @@ impl ClientStream {
             unread: Bytes::new(),
             write_timeout,
             max_head_bytes,
-            stuck: None,
+            write_timer: None,
             reply: Reply::None,
             heads: HeadGuard::new(),
         }
     }
 
-    /// The same stream with bytes that were read from it too early in front.
+    /// The stream, with bytes that were read too early put back.
     pub(super) fn with_unread(self, unread: Bytes) -> Self {
         Self { unread, ..self }
     }
 
-    /// Whether the client was told that its request head cannot be read.
+    /// Whether the client got an error for its request head.
     pub(super) fn refused(&self) -> bool {
         matches!(self.reply, Reply::Sent)
     }
 
-    /// Whether something is left to write that the client does not take.
+    /// Whether the client leaves written data unread.
     pub(super) fn is_stuck(&self) -> bool {
-        self.stuck.is_some()
+        self.write_timer.is_some()
     }
 
     pub(super) fn get_mut(&mut self) -> &mut TcpStream {
@@ -90,10 +89,10 @@ impl ClientStream {
     }
 
     /// Turns a write that has waited too long into an error.
-    fn poll_patience(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    fn poll_write_timeout(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let write_timeout = self.write_timeout;
-        let stuck = self.stuck.get_or_insert_with(|| Box::pin(sleep(write_timeout)));
-        ready!(stuck.as_mut().poll(context));
+        let write_timer = self.write_timer.get_or_insert_with(|| Box::pin(sleep(write_timeout)));
+        ready!(write_timer.as_mut().poll(context));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read its response")))
     }
 }
@@ -111,7 +110,7 @@ impl AsyncRead for ClientStream {
         }
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
-        self.heads.look(buffer.filled_mut().get_mut(before..).unwrap_or_default());
+        self.heads.check(buffer.filled_mut().get_mut(before..).unwrap_or_default());
         Poll::Ready(Ok(()))
     }
 }
@@ -128,10 +127,10 @@ impl AsyncWrite for ClientStream {
     ) -> Poll<io::Result<usize>> {
         match self.poll_send(context, slices) {
             Poll::Ready(written) => {
-                self.stuck = None;
+                self.write_timer = None;
                 Poll::Ready(written)
             }
-            Poll::Pending => self.poll_patience(context),
+            Poll::Pending => self.poll_write_timeout(context),
         }
     }
 

@@ -1,4 +1,4 @@
-//! One connection, from its first byte to a close that the client can read.
+//! Serves one connection, from its first byte to a close that the client can read.
 
 use std::{
     convert::Infallible,
@@ -27,40 +27,40 @@ use tracing::debug;
 
 use super::ListenerConfig;
 use super::client_stream::ClientStream;
-use super::key_place::ConnectionKey;
-use super::places::Activity;
+use super::connection_limits::Activity;
+use super::key_connections::ConnectionKey;
 use super::reply::Refusal;
 use super::switch::{Switch, Switched};
 
-/// How long a client that was refused may keep sending before the socket is closed under it.
+/// How long a refused client may keep sending before the socket is closed.
 const LINGER: Duration = Duration::from_secs(2);
-/// How much of what it sends is thrown away meanwhile.
+/// How many of these bytes are discarded.
 const LINGER_BYTES: usize = 16 * 1024 * 1024;
 
-/// The most that a connection buffers in either direction, and so the most that is read at once. A body that fits comes in
-/// one piece and need not be put together; a client that does not read costs no more than this.
+/// The maximum buffer of a connection in either direction, and so the maximum size of a read. A body that fits arrives
+/// as one chunk and is not copied; a client that does not read costs no more than this.
 const BUFFER_BYTES: usize = 128 * 1024;
 
-/// How long a connection that has no place may take to ask for a health check, and to be done with it.
-const CHECK_PATIENCE: Duration = Duration::from_secs(1);
-const CHECK_TIME: Duration = Duration::from_secs(5);
+/// The timeouts of a connection beyond the limit: for requesting a health check, and for the check.
+const CHECK_START_TIMEOUT: Duration = Duration::from_secs(1);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The health routes: they are answered also when every connection slot is taken.
+/// The health routes, which are served even beyond the connection limit.
 const CHECKS: [&[u8]; 4] = [b"GET /healthz ", b"GET /readyz ", b"HEAD /healthz ", b"HEAD /readyz "];
 
-/// Answers below this size are in the socket soon; of larger ones it is noted when they have left.
+/// Smaller responses are in the socket soon; for larger ones the end is recorded.
 const LONG_ANSWER: u64 = 64 * 1024;
 
-/// The client, found among the extensions of every request.
+/// The client, in the extensions of every request.
 #[derive(Debug, Clone)]
 pub struct Peer {
-    /// Its address.
+    /// The client's address.
     pub address: SocketAddr,
-    /// The key that its connection counts for.
+    /// The key that the connection counts for.
     pub key: ConnectionKey,
 }
 
-/// What all connections share.
+/// The state that all connections share.
 pub(super) struct Connections<S> {
     http: http1::Builder,
     service: S,
@@ -69,7 +69,7 @@ pub(super) struct Connections<S> {
     draining: watch::Receiver<bool>,
 }
 
-impl<S: Serves> Connections<S> {
+impl<S: HttpService> Connections<S> {
     pub(super) fn new(service: S, config: &ListenerConfig, draining: watch::Receiver<bool>) -> Self {
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new())
@@ -79,10 +79,10 @@ impl<S: Serves> Connections<S> {
         Self { http, service, max_head_bytes: config.max_head_bytes, write_timeout: config.write_timeout, draining }
     }
 
-    /// Serves one client until it leaves, is let go, or the server drains.
+    /// Serves one client until it disconnects, times out, or the server drains.
     pub(super) async fn run(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, activity: Arc<Activity>) {
-        // Without it a stream of small events waits for the client's acknowledgements. It fails only on a socket
-        // that is already gone, which the first read will tell.
+        // Without it a stream of small events waits for the client's acknowledgements. It fails only on a closed
+        // socket, which the first read reports.
         let _ = stream.set_nodelay(true);
         let exchange = Arc::new(Exchange::new(activity));
         let socket = ClientStream::new(stream, self.write_timeout, self.max_head_bytes);
@@ -94,7 +94,7 @@ impl<S: Serves> Connections<S> {
         let ended = tokio::select! {
             biased;
             ended = &mut connection => Some(ended),
-            () = told(&mut draining) => None,
+            () = drain_begins(&mut draining) => None,
         };
         let ended = match ended {
             Some(ended) => ended,
@@ -117,12 +117,12 @@ impl<S: Serves> Connections<S> {
             debug!(%peer, %error, "connection ended early");
             let half_a_head = !parts.read_buf.is_empty();
             // hyper answers most bad heads itself (`client_stream` gives those a body). These it only reports, and it
-            // does so between two exchanges, unless the last answer is still stuck in the socket.
+            // does so between two requests, unless the last response is still in the socket.
             let refusal = if refused || socket.is_stuck() {
                 None
             } else if error.is_timeout() && half_a_head {
                 Some(Refusal::HeadTimeout)
-            } else if error.is_parse() || error.is_incomplete_message() && half_a_head && !exchange.asked() {
+            } else if error.is_parse() || error.is_incomplete_message() && half_a_head && !exchange.has_request() {
                 Some(Refusal::BadHead)
             } else {
                 None
@@ -136,93 +136,98 @@ impl<S: Serves> Connections<S> {
         }
     }
 
-    /// Answers a connection that found no place: a health check, and everything else with a refusal.
+    /// Serves a connection beyond the limit: a health check, or a refusal.
     pub(super) async fn check_or_refuse(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, refusal: Refusal) {
-        match timeout(CHECK_PATIENCE, is_check(&stream)).await {
+        match timeout(CHECK_START_TIMEOUT, is_check(&stream)).await {
             Ok(true) => {
-                // One that takes longer wants more than to know whether the server lives.
-                let _ = timeout(CHECK_TIME, self.run(stream, peer, Arc::new(Activity::new()))).await;
+                // A longer connection wants more than a health check.
+                let _ = timeout(CHECK_TIMEOUT, self.run(stream, peer, Arc::new(Activity::new()))).await;
             }
             Ok(false) | Err(_) => refuse(stream, refusal, self.max_head_bytes).await,
         }
     }
 }
 
-/// Whether a connection begins with a health check; nothing is taken from it.
+/// Whether a connection begins with a health check; only peeks at it.
 async fn is_check(stream: &TcpStream) -> bool {
     let mut beginning = [0; 16];
     loop {
-        let Ok(come @ 1..) = stream.peek(&mut beginning).await else { return false };
-        let beginning = beginning.get(..come).unwrap_or_default();
+        let Ok(peeked @ 1..) = stream.peek(&mut beginning).await else { return false };
+        let beginning = beginning.get(..peeked).unwrap_or_default();
         if CHECKS.iter().any(|check| beginning.starts_with(check)) {
             return true;
         }
         if !CHECKS.iter().any(|check| check.starts_with(beginning)) {
             return false;
         }
-        // Half of it: peeking would come back with the same at once.
+        // Only a part has arrived: another peek would return the same at once.
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
 /// Waits for the drain to begin.
-async fn told(draining: &mut watch::Receiver<bool>) {
-    // The sender lives as long as the accept loop, which ends all connections when it goes.
+async fn drain_begins(draining: &mut watch::Receiver<bool>) {
+    // The accept loop owns the sender, and ends all connections when it stops.
     let _ = draining.wait_for(|draining| *draining).await;
 }
 
-/// Answers a connection that is not served at all.
+/// Refuses a connection.
 pub(super) async fn refuse(mut stream: TcpStream, refusal: Refusal, max_head_bytes: usize) {
-    // The answer fits into an empty socket, so this does not wait for the client.
+    // The response fits into an empty socket, so this does not wait for the client.
     if stream.write_all(&refusal.bytes(max_head_bytes)).await.is_ok() {
         linger(&mut stream).await;
     }
 }
 
-/// Closes our side and reads on for a moment.
+/// Closes the write side and reads on for a moment.
 ///
-/// A socket closed with bytes unread makes the system send a reset. The client's sending then fails, and most clients
-/// never look at the answer after that: instead of 413 or 431 they would see a broken connection.
+/// Closing a socket with unread bytes makes the system send a reset. The client's sending then fails, and most clients
+/// never read the response after that: instead of a 413 or 431 they would see a broken connection.
 pub(crate) async fn linger(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) {
     let drained = async {
         stream.shutdown().await?;
-        // Not inside the future: every connection would carry it for all of its life.
-        let mut scrap = vec![0; 4096];
+        // On the heap: every connection's future would carry it.
+        let mut discarded = vec![0; 4096];
         let mut total = 0;
         while total < LINGER_BYTES {
-            match stream.read(&mut scrap).await? {
+            match stream.read(&mut discarded).await? {
                 0 => break,
                 read => total += read,
             }
         }
         std::io::Result::Ok(())
     };
-    // Whether the client hung up, broke off or has to be left behind: the connection is over.
+    // However this ends, the connection is closed.
     let _ = timeout(LINGER, drained).await;
 }
 
 /// What the end of a connection has to know about its requests.
 struct Exchange {
-    asked: AtomicBool,
+    has_request: AtomicBool,
     body_unread: AtomicBool,
     switch: Switch,
     activity: Arc<Activity>,
 }
 
-// One task reads and writes the flags; atomics only because its parts are shared.
+// One task reads and writes the flags; they are atomics only because they are shared.
 impl Exchange {
     fn new(activity: Arc<Activity>) -> Self {
-        Self { asked: AtomicBool::new(false), body_unread: AtomicBool::new(false), switch: Switch::default(), activity }
+        Self {
+            has_request: AtomicBool::new(false),
+            body_unread: AtomicBool::new(false),
+            switch: Switch::default(),
+            activity,
+        }
     }
 
     fn begin(&self, body: &Incoming) {
         self.activity.begin();
-        self.asked.store(true, Ordering::Relaxed);
+        self.has_request.store(true, Ordering::Relaxed);
         self.body_unread.store(!http_body::Body::is_end_stream(body), Ordering::Relaxed);
     }
 
-    fn asked(&self) -> bool {
-        self.asked.load(Ordering::Relaxed)
+    fn has_request(&self) -> bool {
+        self.has_request.load(Ordering::Relaxed)
     }
 
     fn body_is_unread(&self) -> bool {
@@ -234,8 +239,8 @@ impl Exchange {
     }
 }
 
-/// What a connection's requests are handed to: a router, or something around one. Always ready, and cheap to clone.
-pub trait Serves:
+/// A service for requests: a router, or a wrapper around one. Always ready, and cheap to clone.
+pub trait HttpService:
     Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send + Unpin>
     + Clone
     + Send
@@ -244,7 +249,7 @@ pub trait Serves:
 {
 }
 
-impl<S> Serves for S where
+impl<S> HttpService for S where
     S: Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send + Unpin>
         + Clone
         + Send
@@ -260,10 +265,10 @@ struct Handler<S> {
     exchange: Arc<Exchange>,
 }
 
-impl<S: Serves> hyper::service::Service<Request<Incoming>> for Handler<S> {
+impl<S: HttpService> hyper::service::Service<Request<Incoming>> for Handler<S> {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Answering<S::Future>;
+    type Future = ExchangeFuture<S::Future>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         self.exchange.begin(request.body());
@@ -277,51 +282,51 @@ impl<S: Serves> hyper::service::Service<Request<Incoming>> for Handler<S> {
         } else {
             Body::new(RequestBody { incoming, exchange: Arc::clone(&self.exchange) })
         };
-        let answering = self.service.clone().call(Request::from_parts(parts, body));
-        Answering { answering, exchange: Arc::clone(&self.exchange) }
+        let response_future = self.service.clone().call(Request::from_parts(parts, body));
+        ExchangeFuture { response_future, exchange: Arc::clone(&self.exchange) }
     }
 }
 
-/// An answer on its way; notes when the request is done with.
-struct Answering<F> {
-    answering: F,
+/// A pending response; records the end of its request.
+struct ExchangeFuture<F> {
+    response_future: F,
     exchange: Arc<Exchange>,
 }
 
-impl<F: Future<Output = Result<Response<Body>, Infallible>> + Unpin> Future for Answering<F> {
+impl<F: Future<Output = Result<Response<Body>, Infallible>> + Unpin> Future for ExchangeFuture<F> {
     type Output = Result<Response<Body>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let response = match ready!(Pin::new(&mut self.answering).poll(context)) {
+        let response = match ready!(Pin::new(&mut self.response_future).poll(context)) {
             Ok(response) => response,
             Err(never) => match never {},
         };
-        // From here on the connection speaks another protocol, and is at work for as long as it lives.
+        // From here on the connection speaks another protocol, and counts as busy until it closes.
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return Poll::Ready(Ok(response));
         }
-        let is_short = http_body::Body::size_hint(response.body()).upper().is_some_and(|most| most <= LONG_ANSWER);
-        let done = Done(Arc::clone(&self.exchange.activity));
+        let is_short = http_body::Body::size_hint(response.body()).upper().is_some_and(|max| max <= LONG_ANSWER);
+        let end_on_drop = EndOnDrop(Arc::clone(&self.exchange.activity));
         Poll::Ready(Ok(match is_short {
             true => response,
-            false => response.map(|body| Body::new(ResponseBody { body, _done: done })),
+            false => response.map(|body| Body::new(ResponseBody { body, _end: end_on_drop })),
         }))
     }
 }
 
-/// Notes when it is dropped that nothing runs any more.
-struct Done(Arc<Activity>);
+/// Records on drop that no request runs any more.
+struct EndOnDrop(Arc<Activity>);
 
-impl Drop for Done {
+impl Drop for EndOnDrop {
     fn drop(&mut self) {
         self.0.end();
     }
 }
 
-/// A response body that takes time.
+/// A streamed response body.
 struct ResponseBody {
     body: Body,
-    _done: Done,
+    _end: EndOnDrop,
 }
 
 impl http_body::Body for ResponseBody {
@@ -344,7 +349,7 @@ impl http_body::Body for ResponseBody {
     }
 }
 
-/// A request body that remembers whether it was read to its end.
+/// A request body that records whether it was read to its end.
 struct RequestBody {
     incoming: Incoming,
     exchange: Arc<Exchange>,

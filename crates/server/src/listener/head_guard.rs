@@ -1,15 +1,15 @@
 //! Refuses request heads whose lines end in a bare line feed.
 //!
-//! hyper takes them. A proxy in front that does not would see other requests in the same bytes, which is how requests are
-//! smuggled past it. The guard reads along with hyper and makes such a head one that hyper refuses.
+//! hyper accepts them. A proxy in front that does not would see other requests in the same bytes, which allows request
+//! smuggling. The guard sees the bytes before hyper and makes such a head invalid.
 
-/// What is kept of a line: enough for the headers that matter.
+/// The stored prefix of a line: enough for the relevant headers.
 const LINE_BYTES: usize = 64;
 
-/// Where in the bytes of a connection the reader is.
+/// The parser's position in the bytes of a connection.
 #[derive(Debug)]
 pub(super) struct HeadGuard {
-    place: Place,
+    position: Position,
     last: u8,
     /// The beginning of the line, in lower case.
     line: Vec<u8>,
@@ -19,19 +19,19 @@ pub(super) struct HeadGuard {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    /// Before or in a head.
+enum Position {
+    /// Before or inside a head.
     Head,
-    /// In a body with so many bytes left.
+    /// Inside a body with this many bytes left.
     Body(u64),
-    /// In something that is not followed: chunks, another protocol.
+    /// Inside data that is not parsed: chunks, another protocol.
     Elsewhere,
 }
 
-/// What a head says about what comes behind it.
+/// The framing that a head announces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Framing {
-    /// Nothing.
+    /// No body.
     None,
     Length(u64),
     Unknown,
@@ -39,31 +39,31 @@ enum Framing {
 
 impl HeadGuard {
     pub(super) fn new() -> Self {
-        Self { place: Place::Head, last: 0, line: Vec::new(), length: 0, framing: Framing::None }
+        Self { position: Position::Head, last: 0, line: Vec::new(), length: 0, framing: Framing::None }
     }
 
-    /// Looks at bytes as they come in. A bare line feed in a head becomes a NUL, which no head may have.
-    pub(super) fn look(&mut self, mut bytes: &mut [u8]) {
+    /// Checks received bytes. A bare line feed in a head becomes a NUL, which is invalid in a head.
+    pub(super) fn check(&mut self, mut bytes: &mut [u8]) {
         loop {
-            match self.place {
-                Place::Elsewhere => return,
-                Place::Body(left) => {
-                    let come = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
-                    let Some((_, rest)) = bytes.split_at_mut_checked(come) else { return };
+            match self.position {
+                Position::Elsewhere => return,
+                Position::Body(left) => {
+                    let length = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
+                    let Some((_, rest)) = bytes.split_at_mut_checked(length) else { return };
                     bytes = rest;
-                    match left - come as u64 {
-                        0 => self.place = Place::Head,
+                    match left - length as u64 {
+                        0 => self.position = Position::Head,
                         left => {
-                            self.place = Place::Body(left);
+                            self.position = Position::Body(left);
                             return;
                         }
                     }
                 }
-                Place::Head => {
+                Position::Head => {
                     let Some((byte, rest)) = bytes.split_first_mut() else { return };
                     if *byte == b'\n' && self.last != b'\r' {
                         *byte = 0;
-                        self.place = Place::Elsewhere;
+                        self.position = Position::Elsewhere;
                         return;
                     }
                     self.last = *byte;
@@ -97,10 +97,10 @@ impl HeadGuard {
         {
             self.framing = Framing::Unknown;
         } else if text.is_empty() && self.length == 1 {
-            self.place = match std::mem::replace(&mut self.framing, Framing::None) {
-                Framing::None | Framing::Length(0) => Place::Head,
-                Framing::Length(length) => Place::Body(length),
-                Framing::Unknown => Place::Elsewhere,
+            self.position = match std::mem::replace(&mut self.framing, Framing::None) {
+                Framing::None | Framing::Length(0) => Position::Head,
+                Framing::Length(length) => Position::Body(length),
+                Framing::Unknown => Position::Elsewhere,
             };
         }
         self.line.clear();
@@ -114,13 +114,13 @@ mod tests {
 
     use super::*;
 
-    /// The bytes as they are handed on, cut at this place.
+    /// The resulting bytes, if they arrive in two parts split at `cut`.
     fn seen(text: &str, cut: usize) -> String {
         let mut bytes = text.as_bytes().to_vec();
         let mut guard = HeadGuard::new();
         let (first, second) = bytes.split_at_mut(cut.min(text.len()));
-        guard.look(first);
-        guard.look(second);
+        guard.check(first);
+        guard.check(second);
         String::from_utf8(bytes).unwrap()
     }
 

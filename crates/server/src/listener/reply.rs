@@ -1,10 +1,10 @@
-//! The answers that no wire gives: to what is not HTTP, comes too late, or finds no room.
+//! The responses that no wire sends: to data that is not HTTP, to timeouts, and beyond the connection limit.
 //!
-//! Nothing here knows which door the client meant, since no request was read; all speak the OpenAI error shape.
+//! No request was read, so the wire is unknown; all responses have the OpenAI error format.
 
 use std::io::IoSlice;
 
-/// Why a connection is answered without a request having been read.
+/// Why a connection gets a response without a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
     BadHead,
@@ -72,19 +72,19 @@ impl Refusal {
                 ("The server is shutting down. Try again shortly.".into(), "server_error", "server_is_shutting_down")
             }
         };
-        // The texts above hold nothing that JSON would want escaped.
+        // The messages above contain nothing that JSON has to escape.
         format!(r#"{{"error":{{"message":"{message}","type":"{kind}","param":null,"code":"{code}"}}}}"#)
     }
 }
 
-/// Recognises the bodiless response that hyper writes for a head it cannot read.
+/// Recognises the bodiless response that hyper writes for a head it cannot parse.
 ///
-/// hyper offers no hook for it, so it is told by its exact form: one of three status codes and no header but
-/// these three. An answer of a wire has a content type, hence one header more.
+/// hyper has no hook for it, so it is recognised by its exact form: one of three status codes and no header but these
+/// three. A wire's response has a content type, hence one header more.
 pub(super) fn automatic(slices: &[IoSlice<'_>]) -> Option<Refusal> {
     let mut filled = slices.iter().filter(|slice| !slice.is_empty());
     let (Some(head), None) = (filled.next(), filled.next()) else { return None };
-    // The usual write is an event or a head with more in it: one comparison tells.
+    // Most writes are events, or heads with more headers: one comparison rules them out.
     let rest = head.strip_prefix(b"HTTP/1.").filter(|rest| rest.len() < 160)?;
     let rest = rest.strip_suffix(b"\r\n\r\n")?;
     let mut lines = rest.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii_end);

@@ -1,7 +1,7 @@
-//! Connections that go on in another protocol after one request.
+//! Connections that switch to another protocol after one request.
 //!
-//! hyper hands back stream and buffer once it has written a 101. What follows runs where the connection ran: in the same
-//! task, under the same cap, with the same patience for a client that does not read, and until the same drain ends.
+//! hyper returns the stream and its buffer once it has written a 101. The new protocol runs in the same task, under the
+//! same connection limit and write timeout, and until the same drain ends.
 
 use std::{
     fmt,
@@ -13,15 +13,16 @@ use tokio::sync::watch;
 
 use super::client_stream::ClientStream;
 
-/// What goes on with a connection.
+/// The code that continues with a connection.
 type Successor = Box<dyn FnOnce(Switched) -> BoxFuture<'static, ()> + Send>;
 
-/// The way to another protocol: among the extensions of a request that asks for one.
+/// Switches the protocol of a connection: in the extensions of an upgrade request.
 #[derive(Clone, Default)]
 pub(crate) struct Switch(Arc<Mutex<Option<Successor>>>);
 
 impl Switch {
-    /// Says what goes on with the connection once the answer to this request, which has to be a 101, was written.
+    /// Sets the code that continues with the connection once the response to this request, which has to be a 101, was
+    /// written.
     pub(crate) fn to<F>(&self, successor: impl FnOnce(Switched) -> F + Send + 'static)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -41,10 +42,10 @@ impl fmt::Debug for Switch {
     }
 }
 
-/// A connection after its switch.
+/// A connection after the switch.
 pub(crate) struct Switched {
     /// Both directions.
     pub(crate) stream: ClientStream,
-    /// Turns true when the server begins to shut down.
+    /// Becomes true when the server begins to shut down.
     pub(crate) draining: watch::Receiver<bool>,
 }

@@ -3,8 +3,9 @@
 use amalgam_core::{
     Scope,
     store::{
-        AgentConfig, AgentProfile, AgentStore, Course, CoursePage, CourseStore, Imported, MessageRecord,
-        MetadataRecord, NewUserMessage, ProcessId, SessionHistory, SessionRecord, SessionStore, Stored, Ticket, Within,
+        AgentConfig, AgentProfile, AgentStore, Course, CoursePage, CourseStore, ImportCounts, MessageRecord,
+        MetadataRecord, NewUserMessage, ProcessId, QueueEntry, SessionHistory, SessionRecord, SessionStore, Stored,
+        Ticket, Within,
     },
 };
 
@@ -55,8 +56,15 @@ impl AgentStore for Nothing {
 }
 
 impl SessionStore for Nothing {
-    fn join_queue<'a>(&'a self, _: &'a Scope, _: Option<&'a str>, _: ProcessId, _: u64) -> Stored<'a, Ticket> {
-        gives(Ticket { session_id: 1, number: 1 })
+    fn join_queue<'a>(
+        &'a self,
+        _: &'a Scope,
+        _: Option<&'a str>,
+        _: ProcessId,
+        _: u64,
+        _: Option<NewUserMessage>,
+    ) -> Stored<'a, QueueEntry> {
+        gives(QueueEntry { ticket: Ticket { session_id: 1, number: 1 }, history: None })
     }
 
     fn is_next<'a>(&'a self, _: &'a Scope, _: Ticket) -> Stored<'a, Option<bool>> {
@@ -119,7 +127,7 @@ impl SessionStore for Nothing {
 }
 
 impl CourseStore for Nothing {
-    fn put_courses<'a>(&'a self, _: Within<'a>, _: Vec<Course>, _: u64) -> Stored<'a, Option<Imported>> {
+    fn put_courses<'a>(&'a self, _: Within<'a>, _: Vec<Course>, _: u64) -> Stored<'a, Option<ImportCounts>> {
         gives(None)
     }
 

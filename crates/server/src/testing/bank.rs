@@ -2,7 +2,7 @@
 
 use amalgam_core::{
     Admin, BankFault, BoxFuture, BuiltinDescription, Fault, ResolvedTool, Scope, ServerTool, ToolProvider, ToolRequest,
-    store::{Approval, BankOf, BankStore, BankTool, Decided, Decision, Stored, ToolStatistics},
+    store::{Approval, BankOf, BankStore, BankTool, Decision, DecisionOutcome, Stored, ToolStatistics},
 };
 use amalgam_protocol::Json;
 
@@ -56,11 +56,11 @@ impl BankStore for Nothing {
         gives(Vec::new())
     }
 
-    fn decide<'a>(&'a self, _: &'a Scope, _: &'a str, _: Decision) -> Stored<'a, Option<Decided>> {
+    fn decide<'a>(&'a self, _: &'a Scope, _: &'a str, _: Decision) -> Stored<'a, Option<DecisionOutcome>> {
         gives(None)
     }
 
-    fn decide_as_admin<'a>(&'a self, _: Admin<'a>, _: &'a str, _: Decision) -> Stored<'a, Option<Decided>> {
+    fn decide_as_admin<'a>(&'a self, _: Admin<'a>, _: &'a str, _: Decision) -> Stored<'a, Option<DecisionOutcome>> {
         gives(None)
     }
 

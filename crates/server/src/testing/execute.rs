@@ -4,7 +4,7 @@ use amalgam_core::{
     BoxFuture, Fault, Retrieval, RetrievalQuery, RetrievalResult, Scope,
     store::{
         AgentSession, AgentTurn, Collection, DocumentListing, DocumentRecord, ExecuteStore, FileListing, FileRecord,
-        FileStore, FoundChunk, Imported, KnowledgeQuery, KnowledgeStore, Mode, ModeChange, ModeStore, NewDocument,
+        FileStore, FoundChunk, ImportCounts, KnowledgeQuery, KnowledgeStore, Mode, ModeChange, ModeStore, NewDocument,
         NewStep, Stored, TakenStep, Within,
     },
 };
@@ -132,7 +132,7 @@ impl KnowledgeStore for Nothing {
         _: Option<&'a str>,
         _: Vec<NewDocument>,
         _: u64,
-    ) -> Stored<'a, Option<Imported>> {
+    ) -> Stored<'a, Option<ImportCounts>> {
         gives(None)
     }
 

@@ -1,4 +1,4 @@
-//! Answers that several wires give: a JSON value, a list of items.
+//! Responses that several wires send: a JSON value, a list of items.
 
 use amalgam_core::{
     file_search::{Results, shown},
@@ -15,7 +15,7 @@ pub(crate) fn json(body: impl Into<Body>) -> Response {
     response
 }
 
-/// A page of items as they are read back; `has_more` says that the list goes on behind them.
+/// A page of items; `has_more` says that more items follow.
 pub(crate) fn list(items: &[Raw<'_>], has_more: bool, results: Results) -> Response {
     let room: usize = items.iter().map(|item| item.text().len() + 64).sum();
     let mut writer = Writer::with_capacity(room + 160);
@@ -38,7 +38,7 @@ pub(crate) fn list(items: &[Raw<'_>], has_more: bool, results: Results) -> Respo
     json(writer.into_bytes())
 }
 
-/// The word that something is gone.
+/// The confirmation that an object was deleted.
 pub(crate) fn deleted(id: &str, object: &'static str) -> Response {
     let mut writer = Writer::with_capacity(128);
     writer.object(|writer| {

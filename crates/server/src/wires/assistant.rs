@@ -19,12 +19,12 @@ use crate::app::App;
 pub(in crate::wires) use error::AssistantError;
 pub(crate) use health::Checks;
 
-/// Whether errors on a path have the shape of this wire.
-pub(crate) fn is_ours(path: &str) -> bool {
+/// Whether errors on a path have the format of this wire.
+pub(crate) fn owns_path(path: &str) -> bool {
     path.starts_with("/api/v2/")
 }
 
-/// Every route with and without the slash at its end.
+/// Every route with and without a trailing slash.
 pub(super) fn routes() -> Router<Arc<App>> {
     let mut router = Router::new();
     for end in ["", "/"] {

@@ -1,4 +1,4 @@
-//! `/v1/conversations`: items that several responses add to, kept under one id.
+//! `/v1/conversations`: lists of items that several responses extend, stored under one id.
 
 mod body;
 mod items;
@@ -6,28 +6,24 @@ mod items;
 use std::sync::Arc;
 
 use amalgam_app::{
-    idempotency::{self, Claimed},
+    idempotency::{self, ClaimOutcome},
     turns::check_metadata,
 };
 use amalgam_core::{Fault, IdKind, Ids, Scope, TenantState, store::Conversation};
 use amalgam_protocol::{CreateConversation, Json, Raw, UpdateConversation, Writer};
 use axum::{
-    Extension, Router,
-    extract::{Path, Request, State, rejection::PathRejection},
+    Router,
+    extract::Request,
     response::Response,
     routing::{get, post},
 };
 use bytes::Bytes;
 
-use super::{
-    WireError, answer,
-    headers::idempotency_key,
-    query::{id_of, missing},
-    reply,
-};
+use super::{WireError, answer, headers::idempotency_key, query::missing, reply};
 use crate::app::App;
+use crate::wires::call::Call;
 
-/// What a missing conversation is called.
+/// The resource name in errors about missing conversations.
 const CONVERSATION: &str = "Conversation";
 
 pub(super) fn routes() -> Router<Arc<App>> {
@@ -38,12 +34,8 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/v1/conversations/{id}/items/{item_id}", get(items::retrieve).delete(items::delete))
 }
 
-/// Begins a conversation, with items or without; under an `Idempotency-Key` once. S1
-async fn create(
-    State(app): State<Arc<App>>,
-    Extension(scope): Extension<Scope>,
-    request: Request,
-) -> Result<Response, WireError> {
+/// Creates a conversation, with or without items; idempotent with an `Idempotency-Key`. S1
+async fn create(Call { app, scope, .. }: Call, request: Request) -> Result<Response, WireError> {
     let key = idempotency_key(request.headers())?.map(str::to_owned);
     let body = body::read(&app, request).await?;
     expect_state(&scope)?;
@@ -51,8 +43,8 @@ async fn create(
         return Ok(answer::json(begin(&app, &scope, &body).await?));
     };
     match idempotency::claim(&app.app, &scope, "POST /v1/conversations", &key, &body).await? {
-        Claimed::Replayed(replayed) => Ok(reply::render(replayed)),
-        Claimed::First(first) => {
+        ClaimOutcome::Replayed(replayed) => Ok(reply::render(replayed)),
+        ClaimOutcome::First(first) => {
             let work = async move { begin(&app, &scope, &body).await.map(Bytes::from) };
             Ok(answer::json(first.run(work).await?))
         }
@@ -62,39 +54,30 @@ async fn create(
 async fn begin(app: &App, scope: &Scope, body: &Bytes) -> Result<Vec<u8>, Fault> {
     let document = body::parse(app, body)?;
     let raw = document.raw();
-    let asked = CreateConversation::read(raw).map_err(Fault::from)?;
-    body::check_items(app, &asked.items, raw, body.len())?;
-    check_metadata(asked.metadata)?;
-    let items = items::keepable(app, scope, &asked.items, raw).await?;
+    let request_body = CreateConversation::read(raw).map_err(Fault::from)?;
+    body::check_items(app, &request_body.items, raw, body.len())?;
+    check_metadata(request_body.metadata)?;
+    let items = items::items_to_store(app, scope, &request_body.items, raw).await?;
     let conversation = Conversation {
         id: Ids::Unguessable.make(IdKind::Conversation),
         created_at_ms: app.clock.now_ms(),
-        metadata: Json::from(asked.metadata.unwrap_or(Raw::EMPTY_OBJECT)),
+        metadata: Json::from(request_body.metadata.unwrap_or(Raw::EMPTY_OBJECT)),
     };
     app.store.create_conversation(scope, &conversation, items).await?;
-    Ok(told(&conversation))
+    Ok(conversation_object(&conversation))
 }
 
-async fn retrieve(
-    State(app): State<Arc<App>>,
-    Extension(scope): Extension<Scope>,
-    id: Result<Path<String>, PathRejection>,
-) -> Result<Response, WireError> {
+async fn retrieve(Call { app, scope, path, .. }: Call) -> Result<Response, WireError> {
     expect_state(&scope)?;
-    let id = id_of(CONVERSATION, id)?;
-    Ok(answer::json(told(&find(&app, &scope, &id).await?)))
+    let id = path.id(CONVERSATION)?;
+    Ok(answer::json(conversation_object(&find(&app, &scope, &id).await?)))
 }
 
-/// Sets the metadata, all of it.
-async fn update(
-    State(app): State<Arc<App>>,
-    Extension(scope): Extension<Scope>,
-    id: Result<Path<String>, PathRejection>,
-    request: Request,
-) -> Result<Response, WireError> {
+/// Replaces the metadata.
+async fn update(Call { app, scope, path, .. }: Call, request: Request) -> Result<Response, WireError> {
     let body = body::read(&app, request).await?;
     expect_state(&scope)?;
-    let id = id_of(CONVERSATION, id)?;
+    let id = path.id(CONVERSATION)?;
     let document = body::parse(&app, &body)?;
     let raw = document.raw();
     let UpdateConversation { metadata } = UpdateConversation::read(raw).map_err(Fault::from)?;
@@ -102,17 +85,13 @@ async fn update(
     let metadata = if metadata.is_null() { Raw::EMPTY_OBJECT } else { metadata };
     check_metadata(Some(metadata))?;
     let updated = app.store.update_conversation(&scope, &id, Json::from(metadata)).await?;
-    Ok(answer::json(told(&updated.ok_or_else(|| missing(CONVERSATION, &id))?)))
+    Ok(answer::json(conversation_object(&updated.ok_or_else(|| missing(CONVERSATION, &id))?)))
 }
 
-/// Forgets a conversation and its items.
-async fn delete(
-    State(app): State<Arc<App>>,
-    Extension(scope): Extension<Scope>,
-    id: Result<Path<String>, PathRejection>,
-) -> Result<Response, WireError> {
+/// Deletes a conversation and its items.
+async fn delete(Call { app, scope, path, .. }: Call) -> Result<Response, WireError> {
     expect_state(&scope)?;
-    let id = id_of(CONVERSATION, id)?;
+    let id = path.id(CONVERSATION)?;
     match app.store.delete_conversation(&scope, &id).await? {
         true => Ok(answer::deleted(&id, "conversation.deleted")),
         false => Err(missing(CONVERSATION, &id).into()),
@@ -123,7 +102,7 @@ async fn find(app: &App, scope: &Scope, id: &str) -> Result<Conversation, Fault>
     app.store.conversation(scope, id).await?.ok_or_else(|| missing(CONVERSATION, id))
 }
 
-/// A tenant that keeps nothing has no conversations either, and is told so in the words of the other door.
+/// Refuses callers of a stateless tenant, with the same error as the Responses API.
 fn expect_state(scope: &Scope) -> Result<(), Fault> {
     match scope.state() {
         TenantState::Stored => Ok(()),
@@ -136,7 +115,7 @@ fn expect_state(scope: &Scope) -> Result<(), Fault> {
 }
 
 /// The conversation object.
-fn told(conversation: &Conversation) -> Vec<u8> {
+fn conversation_object(conversation: &Conversation) -> Vec<u8> {
     let mut writer = Writer::with_capacity(conversation.metadata.bytes().len() + 128);
     writer.object(|writer| {
         writer.key("id").string(&conversation.id);

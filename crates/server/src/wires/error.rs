@@ -1,4 +1,4 @@
-//! Faults as HTTP errors in OpenAI's shape, and what the errors of all wires share.
+//! Faults as HTTP errors in OpenAI's format, and what the errors of all wires share.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use axum::{
 use http::{HeaderValue, StatusCode, header};
 use tracing::{error, warn};
 
-/// What a caller is told to wait where the upstream has not said.
-const UNTOLD_WAIT: Duration = Duration::from_secs(2);
+/// The `Retry-After` for a busy upstream that sent none.
+const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(2);
 
-/// A fault on its way out.
+/// A fault as an HTTP response.
 #[derive(Debug)]
 pub(crate) struct WireError(pub(crate) Fault);
 
@@ -29,10 +29,10 @@ impl From<StoreError> for WireError {
     }
 }
 
-/// The status of a fault; failures of the server are logged.
+/// The status of a fault; logs failures of the server.
 pub(crate) fn status(fault: &Fault) -> u16 {
     let status = fault.kind.status();
-    // An upstream that says when to come back is unavailable rather than broken.
+    // An upstream that sends `Retry-After` is unavailable rather than broken.
     let status = match (fault.kind, fault.retry_after) {
         (FaultKind::UpstreamDown, Some(_)) => 503,
         _ => status,
@@ -45,17 +45,17 @@ pub(crate) fn status(fault: &Fault) -> u16 {
     status
 }
 
-/// Seconds after which the caller may try again, where there is something to say about it.
+/// The seconds of `Retry-After`, if the fault has one.
 pub(crate) fn retry_after(fault: &Fault) -> Option<u64> {
     let wait = match (fault.kind, fault.retry_after) {
-        // An upstream that refuses without saying for how long: by then it was asked more than once.
-        (FaultKind::UpstreamBusy, None) => Some(UNTOLD_WAIT),
+        // By now the upstream has refused several attempts.
+        (FaultKind::UpstreamBusy, None) => Some(DEFAULT_RETRY_AFTER),
         (_, wait) => wait,
     };
     wait.map(|wait| wait.as_secs_f64().ceil() as u64)
 }
 
-/// Whether the body was not read to its end, so that the connection cannot be used again.
+/// Whether the body was not read to its end, so that the connection has to be closed.
 pub(crate) fn closes(kind: FaultKind) -> bool {
     matches!(kind, FaultKind::RequestTimeout | FaultKind::TooLarge | FaultKind::UnsupportedMedia)
 }
@@ -67,7 +67,7 @@ impl IntoResponse for WireError {
     }
 }
 
-/// A refusal with everything that its headers have to say, whatever the shape of its body.
+/// An error response with its headers, whatever the format of its body.
 pub(crate) fn refused(status: u16, body: impl Into<Body>, retry_after: Option<u64>, closes: bool) -> Response {
     let mut response = Response::new(body.into());
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

@@ -1,5 +1,5 @@
-//! `/api/agent/…`: the strict turn contract. A submission comes in, or the results of tools that the client ran; one envelope
-//! goes out.
+//! `/api/agent/…`: the strict turn contract. The client submits an instruction or the results of tools that it ran; the
+//! answer is one envelope.
 
 mod error;
 mod run;
@@ -18,8 +18,8 @@ use crate::app::App;
 
 pub(in crate::wires) use error::ExecuteError;
 
-/// Whether errors on a path have the shape of this wire.
-pub(crate) fn is_ours(path: &str) -> bool {
+/// Whether errors on a path have the format of this wire.
+pub(crate) fn owns_path(path: &str) -> bool {
     path.starts_with("/api/agent/")
 }
 

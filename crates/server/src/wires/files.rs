@@ -1,21 +1,21 @@
-//! `/v1/files`: files that callers upload and name in what they ask. They belong to a tenant's user, also where the tenant's
-//! responses are not stored: an upload asks for storage.
+//! `/v1/files`: files that callers upload and name in requests. They belong to a user of a tenant, and are stored even
+//! for a stateless tenant: an upload asks for storage.
 
 mod form;
 mod multipart;
 
 use std::sync::Arc;
 
-use amalgam_app::idempotency::{self, Claimed};
+use amalgam_app::idempotency::{self, ClaimOutcome};
 use amalgam_core::{
     Fault, FaultKind, IdKind, Ids, Scope,
     store::{FileListing, FileRecord},
 };
 use amalgam_protocol::Writer;
 use axum::{
-    Extension, Router,
+    Router,
     body::Body,
-    extract::{Path, Request, State, rejection::PathRejection},
+    extract::Request,
     response::Response,
     routing::{get, post},
 };
@@ -23,31 +23,27 @@ use bytes::Bytes;
 use http::{HeaderValue, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::{
-    WireError, answer,
-    headers::idempotency_key,
-    query::{Query, id_of, missing},
-    reply,
-};
+use super::{WireError, answer, headers::idempotency_key, query::missing, reply};
+use crate::wires::call::Call;
 use crate::{
     app::App,
     body::{self, BodyLimits},
 };
 use form::Upload;
 
-/// What a missing file is called.
+/// The resource name in errors about missing files.
 const FILE: &str = "File";
 
-/// Bytes of a form besides its file.
+/// The maximum size of a form besides its file.
 const FORM_BYTES: usize = 64 * 1024;
 
-/// The usual and the largest page of files.
+/// The default and maximum page size.
 const PAGE: usize = 10_000;
 
-/// What stands for itself in `filename*` (RFC 8187).
+/// The characters that `filename*` does not encode (RFC 8187).
 const ATTRIBUTE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'-').remove(b'_');
 
-/// Where files are uploaded.
+/// The path for uploads.
 pub(super) const UPLOAD: &str = "/v1/files";
 
 pub(super) fn routes() -> Router<Arc<App>> {
@@ -57,34 +53,30 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/v1/files/{id}/content", get(content))
 }
 
-/// Keeps a file; under an `Idempotency-Key` once. S1
-async fn upload(
-    State(app): State<Arc<App>>,
-    Extension(scope): Extension<Scope>,
-    request: Request,
-) -> Result<Response, WireError> {
+/// Stores a file; idempotent with an `Idempotency-Key`. S1
+async fn upload(Call { app, scope, .. }: Call, request: Request) -> Result<Response, WireError> {
     let (head, body) = request.into_parts();
     let boundary = multipart::expect_form(&head.headers)?;
     let key = idempotency_key(&head.headers)?.map(str::to_owned);
-    let most = app.limits.file_bytes;
-    let bytes = most.saturating_add(FORM_BYTES);
+    let max_bytes = app.limits.file_bytes;
+    let bytes = max_bytes.saturating_add(FORM_BYTES);
     let limits = BodyLimits { bytes, text_bytes: bytes, pause: app.limits.body_pause };
     let body = body::read(body, limits, &app.memory).await?;
-    let upload = Upload::read(&body, boundary.as_deref(), most)?;
+    let upload = Upload::read(&body, boundary.as_deref(), max_bytes)?;
     let Some(key) = key else {
-        return Ok(answer::json(keep(&app, &scope, upload).await?));
+        return Ok(answer::json(store_file(&app, &scope, upload).await?));
     };
     match idempotency::claim(&app.app, &scope, "POST /v1/files", &key, &upload.digest()).await? {
-        Claimed::Replayed(replayed) => Ok(reply::render(replayed)),
-        Claimed::First(first) => {
-            let work = async move { keep(&app, &scope, upload).await };
+        ClaimOutcome::Replayed(replayed) => Ok(reply::render(replayed)),
+        ClaimOutcome::First(first) => {
+            let work = async move { store_file(&app, &scope, upload).await };
             Ok(answer::json(first.run(work).await?))
         }
     }
 }
 
-async fn keep(app: &App, scope: &Scope, upload: Upload) -> Result<Bytes, Fault> {
-    let Upload { filename, purpose, media_type, content, lives_seconds } = upload;
+async fn store_file(app: &App, scope: &Scope, upload: Upload) -> Result<Bytes, Fault> {
+    let Upload { filename, purpose, media_type, content, expires_after_seconds } = upload;
     let created_at_ms = app.clock.now_ms();
     let file = FileRecord {
         id: Ids::Unguessable.dated(IdKind::File, created_at_ms),
@@ -93,28 +85,24 @@ async fn keep(app: &App, scope: &Scope, upload: Upload) -> Result<Bytes, Fault> 
         media_type,
         bytes: content.len() as u64,
         created_at_ms,
-        expires_at_ms: lives_seconds.map(|seconds| created_at_ms.saturating_add(seconds * 1000)),
+        expires_at_ms: expires_after_seconds.map(|seconds| created_at_ms.saturating_add(seconds * 1000)),
     };
-    let told = told(&file);
-    let most = app.limits.files_bytes_per_tenant;
-    match app.store.put_file(scope, file, content, most).await? {
-        true => Ok(told),
+    let file_object = file_object(&file);
+    let max_bytes = app.limits.files_bytes_per_tenant;
+    match app.store.put_file(scope, file, content, max_bytes).await? {
+        true => Ok(file_object),
         false => {
-            let message = format!("All uploaded files together may have {most} bytes. Delete some of them first.");
+            let message = format!("All uploaded files together may have {max_bytes} bytes. Delete some of them first.");
             Err(Fault::new(FaultKind::TooLarge, message).param("file").code("file_storage_exceeded"))
         }
     }
 }
 
 /// The caller's files.
-async fn list(
-    State(app): State<Arc<App>>,
-    Extension(scope): Extension<Scope>,
-    query: Query,
-) -> Result<Response, WireError> {
+async fn list(Call { app, scope, query, .. }: Call) -> Result<Response, WireError> {
     let page = query.page_of(PAGE, PAGE as u64)?;
     let purpose = query.get("purpose");
-    // What no file can be for, no store need look for.
+    // No stored file has an invalid purpose, so the store need not be asked.
     if purpose.is_some_and(|purpose| !form::is_purpose(purpose)) {
         return Err(form::invalid("purpose", form::PURPOSE).into());
     }
@@ -137,23 +125,16 @@ async fn list(
     Ok(answer::json(writer.into_bytes()))
 }
 
-async fn retrieve(
-    State(app): State<Arc<App>>,
-    Extension(scope): Extension<Scope>,
-    id: Result<Path<String>, PathRejection>,
-) -> Result<Response, WireError> {
-    let id = id_of(FILE, id)?;
+async fn retrieve(Call { app, scope, path, .. }: Call) -> Result<Response, WireError> {
+    let id = path.id(FILE)?;
     let file = app.store.file(&scope, &id, app.clock.now_ms()).await?;
-    Ok(answer::json(told(&file.ok_or_else(|| missing(FILE, &id))?)))
+    Ok(answer::json(file_object(&file.ok_or_else(|| missing(FILE, &id))?)))
 }
 
-/// What is in a file. No browser shows it as a page of ours: the user who follows a link to it may not be the one who uploaded it.
-async fn content(
-    State(app): State<Arc<App>>,
-    Extension(scope): Extension<Scope>,
-    id: Result<Path<String>, PathRejection>,
-) -> Result<Response, WireError> {
-    let id = id_of(FILE, id)?;
+/// The content of a file. The headers keep browsers from showing it as a page of this server: another user may have
+/// uploaded it.
+async fn content(Call { app, scope, path, .. }: Call) -> Result<Response, WireError> {
+    let id = path.id(FILE)?;
     let found = app.store.file_content(&scope, &id, app.clock.now_ms()).await?;
     let (file, content) = found.ok_or_else(|| missing(FILE, &id))?;
     let mut response = Response::new(Body::from(content));
@@ -168,20 +149,16 @@ async fn content(
     Ok(response)
 }
 
-/// Forgets a file. What named it keeps its id, and the model is told that it is gone.
-async fn delete(
-    State(app): State<Arc<App>>,
-    Extension(scope): Extension<Scope>,
-    id: Result<Path<String>, PathRejection>,
-) -> Result<Response, WireError> {
-    let id = id_of(FILE, id)?;
+/// Deletes a file. Items that name it keep its id, and the model reads that the file was deleted.
+async fn delete(Call { app, scope, path, .. }: Call) -> Result<Response, WireError> {
+    let id = path.id(FILE)?;
     match app.store.delete_file(&scope, &id).await? {
         true => Ok(answer::deleted(&id, "file")),
         false => Err(missing(FILE, &id).into()),
     }
 }
 
-fn told(file: &FileRecord) -> Bytes {
+fn file_object(file: &FileRecord) -> Bytes {
     let mut writer = Writer::with_capacity(256);
     write_file(&mut writer, file);
     writer.into_bytes().into()

@@ -6,10 +6,10 @@ use http::{HeaderMap, HeaderName};
 const STRICT: HeaderName = HeaderName::from_static("amalgam-strict");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// The longest idempotency key.
-const LONGEST_KEY: usize = 255;
+/// The maximum length of an idempotency key.
+const MAX_KEY_BYTES: usize = 255;
 
-/// Whether a loss of the translation is an error.
+/// Whether a loss is an error.
 pub(super) fn is_strict(headers: &HeaderMap) -> bool {
     headers.get(STRICT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"true"))
 }
@@ -18,8 +18,8 @@ pub(super) fn is_strict(headers: &HeaderMap) -> bool {
 pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Fault> {
     let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
     match value.to_str() {
-        Ok(key) if (1..=LONGEST_KEY).contains(&key.len()) => Ok(Some(key)),
-        _ => Err(Fault::invalid("Idempotency-Key", format!("Must be 1 to {LONGEST_KEY} visible ASCII characters."))
+        Ok(key) if (1..=MAX_KEY_BYTES).contains(&key.len()) => Ok(Some(key)),
+        _ => Err(Fault::invalid("Idempotency-Key", format!("Must be 1 to {MAX_KEY_BYTES} visible ASCII characters."))
             .code("invalid_idempotency_key")),
     }
 }

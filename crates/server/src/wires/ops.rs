@@ -1,4 +1,4 @@
-//! Operations: is it alive, is it ready, what does it serve.
+//! Operations: liveness, readiness, the OpenAPI document.
 
 pub(crate) mod openapi;
 
@@ -10,7 +10,7 @@ use tracing::debug;
 
 use crate::app::App;
 
-/// How long the store may take to say that it is there.
+/// The timeout of the store's health check.
 const PING: Duration = Duration::from_secs(2);
 
 pub(super) fn routes() -> Router<Arc<App>> {
@@ -20,12 +20,12 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/openapi.json", get(async || json(StatusCode::OK, openapi::document())))
 }
 
-/// Ready for work: not while the process drains, nor while the store cannot be used or takes no writes.
+/// Ready unless the process drains, or the store is unavailable or read-only.
 async fn ready(State(app): State<Arc<App>>) -> Response {
     if !app.is_ready() {
         return json(StatusCode::SERVICE_UNAVAILABLE, r#"{"status":"draining"}"#);
     }
-    if app.engine.store_is_away() {
+    if app.engine.is_store_unavailable() {
         return json(StatusCode::SERVICE_UNAVAILABLE, r#"{"status":"store_unavailable"}"#);
     }
     let why = match tokio::time::timeout(PING, app.store.ping()).await {

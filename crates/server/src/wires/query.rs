@@ -1,4 +1,4 @@
-//! What stands behind the question mark, and ids in paths: the smallest inputs of the wires, and no less from outside.
+//! Query strings, and ids in paths.
 
 use std::{convert::Infallible, fmt::Display};
 
@@ -7,18 +7,18 @@ use amalgam_core::{
     file_search::{FILE_SEARCH_RESULTS, Results},
     store::{Order, Page},
 };
-use axum::extract::{FromRequestParts, Path, rejection::PathRejection};
+use axum::extract::FromRequestParts;
 use http::{HeaderMap, HeaderValue, header, request::Parts};
 use percent_encoding::percent_decode_str;
 
-pub(crate) use amalgam_app::{is_id, not_found as missing};
+pub(crate) use amalgam_app::{is_id, no_such_cursor, not_found as missing};
 
 /// The default page size.
-const USUAL_LIMIT: usize = 20;
-/// The largest page.
-const LARGEST_LIMIT: u64 = 100;
+const DEFAULT_LIMIT: usize = 20;
+/// The maximum page size.
+const MAX_LIMIT: u64 = 100;
 
-/// What may be asked for by `include`. But for the results of searches, whatever is kept is always sent.
+/// The supported values of `include`. Except for search results, everything that is stored is always sent.
 const INCLUDABLE: [&str; 8] = [
     FILE_SEARCH_RESULTS,
     "web_search_call.results",
@@ -30,7 +30,7 @@ const INCLUDABLE: [&str; 8] = [
     "message.output_text.logprobs",
 ];
 
-/// The pairs of a query, decoded. Unknown names are ignored.
+/// The pairs of a query string, decoded. Unknown names are ignored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Query(Vec<(String, String)>);
 
@@ -51,13 +51,13 @@ impl Query {
         Self(text.split('&').filter(|text| !text.is_empty()).map(pair).collect())
     }
 
-    /// The value of this name; an empty one counts as not said.
+    /// The value of a parameter; none if it is empty.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        let found = self.0.iter().find(|(known, _)| known == name);
+        let found = self.0.iter().find(|(key, _)| key == name);
         found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
     }
 
-    /// Whether it is `true`.
+    /// Whether a parameter is `true`.
     pub(crate) fn flag(&self, name: &'static str) -> Result<bool, Fault> {
         match self.get(name) {
             None | Some("false") => Ok(false),
@@ -66,21 +66,24 @@ impl Query {
         }
     }
 
-    /// The whole number of at least zero.
+    /// The value of a parameter as a whole number.
     pub(crate) fn number(&self, name: &'static str) -> Result<Option<u64>, Fault> {
         let read = |text: &str| text.parse().map_err(|_| invalid(name, "must be a whole number of at least 0"));
         self.get(name).map(read).transpose()
     }
 
-    /// Checks the values of `include`, written once, several times, with or without brackets; whether the results of
-    /// searches are among them.
+    /// Checks the values of `include`, given once or several times, with or without brackets. Returns whether search
+    /// results are included.
     pub(crate) fn include(&self) -> Result<Results, Fault> {
-        let asked = self.0.iter().filter(|(name, _)| name.split('[').next() == Some("include"));
+        let includes = self.0.iter().filter(|(name, _)| name.split('[').next() == Some("include"));
         let mut results = Results::Hidden;
-        for (_, value) in asked.filter(|(_, value)| !value.is_empty()) {
+        for (_, value) in includes.filter(|(_, value)| !value.is_empty()) {
             if !INCLUDABLE.contains(&value.as_str()) {
-                let known = INCLUDABLE.join("`, `");
-                return Err(invalid("include", format_args!("must be one of `{known}`, but is `{}`", shown(value))));
+                let supported = INCLUDABLE.join("`, `");
+                return Err(invalid(
+                    "include",
+                    format_args!("must be one of `{supported}`, but is `{}`", shown(value)),
+                ));
             }
             if value == FILE_SEARCH_RESULTS {
                 results = Results::Shown;
@@ -89,17 +92,17 @@ impl Query {
         Ok(results)
     }
 
-    /// `limit`, `order` and `after`; the newest first by default.
+    /// `limit`, `order` and `after`; the newest items come first by default.
     pub(crate) fn page(&self) -> Result<Page, Fault> {
-        self.page_of(USUAL_LIMIT, LARGEST_LIMIT)
+        self.page_of(DEFAULT_LIMIT, MAX_LIMIT)
     }
 
-    /// The same for a list whose pages have other sizes.
-    pub(crate) fn page_of(&self, usual: usize, largest: u64) -> Result<Page, Fault> {
+    /// The same for a list with other page sizes.
+    pub(crate) fn page_of(&self, default_limit: usize, max_limit: u64) -> Result<Page, Fault> {
         let limit = match self.number("limit")? {
-            None => usual,
-            Some(limit) if (1..=largest).contains(&limit) => limit as usize,
-            Some(_) => return Err(invalid("limit", format_args!("must be between 1 and {largest}"))),
+            None => default_limit,
+            Some(limit) if (1..=max_limit).contains(&limit) => limit as usize,
+            Some(_) => return Err(invalid("limit", format_args!("must be between 1 and {max_limit}"))),
         };
         let order = match self.get("order") {
             None | Some("desc") => Order::Descending,
@@ -114,16 +117,16 @@ impl Query {
     }
 }
 
-/// What callers of streams accept.
+/// The content type of streams.
 pub(crate) const EVENT_STREAM: &str = "text/event-stream";
 
-/// Whether a caller accepts this kind of body.
+/// Whether a caller accepts this content type.
 pub(crate) fn accepts(headers: &HeaderMap, kind: &str) -> bool {
     let names = |value: &HeaderValue| value.to_str().is_ok_and(|value| value.to_ascii_lowercase().contains(kind));
     headers.get_all(header::ACCEPT).iter().any(names)
 }
 
-/// The number of the last event that a caller has seen, if it says so.
+/// The number of the last event that a caller has received, if it sent one.
 pub(crate) fn last_event(headers: &HeaderMap) -> Option<u64> {
     headers.get("last-event-id")?.to_str().ok()?.parse().ok()
 }
@@ -137,21 +140,7 @@ fn invalid(name: &'static str, why: impl Display) -> Fault {
     Fault::invalid(name, format!("Invalid value for '{name}': {why}."))
 }
 
-/// A page that begins or ends at an item which is not in the list.
-pub(crate) fn no_such_cursor(name: &'static str, id: &str) -> Fault {
-    invalid(name, format_args!("no item of this list has the id `{}`", shown(id)))
-}
-
-/// The id in a path; one that nothing can have is missing like any other.
-pub(crate) fn id_of(what: &'static str, id: Result<Path<String>, PathRejection>) -> Result<String, Fault> {
-    match id {
-        Ok(Path(id)) if is_id(&id) => Ok(id),
-        Ok(Path(id)) => Err(missing(what, &id)),
-        Err(_) => Err(missing(what, "")),
-    }
-}
-
-/// A value as it may be repeated to its caller.
+/// A value, shortened for an error message.
 fn shown(text: &str) -> String {
     text.chars().take(200).collect()
 }
@@ -178,11 +167,11 @@ mod tests {
 
     #[test]
     fn a_page_has_usual_values_and_bounds() {
-        let usual = Page { after: None, limit: 20, order: Order::Descending };
-        assert_eq!(Query::read("").page().unwrap(), usual);
-        assert_eq!(Query::read("limit=&order=&after=&other=7").page().unwrap(), usual);
-        let asked = Page { after: Some("msg_1".to_owned()), limit: 100, order: Order::Ascending };
-        assert_eq!(Query::read("limit=100&order=asc&after=msg_1").page().unwrap(), asked);
+        let default_page = Page { after: None, limit: 20, order: Order::Descending };
+        assert_eq!(Query::read("").page().unwrap(), default_page);
+        assert_eq!(Query::read("limit=&order=&after=&other=7").page().unwrap(), default_page);
+        let page = Page { after: Some("msg_1".to_owned()), limit: 100, order: Order::Ascending };
+        assert_eq!(Query::read("limit=100&order=asc&after=msg_1").page().unwrap(), page);
         for (text, param) in [
             ("limit=0", "limit"),
             ("limit=101", "limit"),

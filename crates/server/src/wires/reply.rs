@@ -15,7 +15,7 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 
 use super::answer;
 
-/// Our id of the response, on every wire.
+/// The id of the response, on every wire.
 pub(super) const RESPONSE_ID: HeaderName = HeaderName::from_static("amalgam-response-id");
 
 /// `upstream/model` of the model that answers.
@@ -25,7 +25,7 @@ const LOSSES: HeaderName = HeaderName::from_static("amalgam-losses");
 
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
-/// The most bytes of losses in a header; the field `amalgam` of the response has the whole list.
+/// The maximum size of the losses header; the field `amalgam` of the response has the whole list.
 const LOSSES_BYTES: usize = 4096;
 
 /// The reply to a turn as an HTTP response.
@@ -60,7 +60,7 @@ pub(super) fn with_head(head: &ReplyHead, mut response: Response) -> Response {
     response
 }
 
-/// The response marked as the reply to a retry.
+/// Marks the response as the reply to a retry.
 pub(super) fn replayed(mut response: Response) -> Response {
     response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
     response
@@ -74,12 +74,12 @@ fn losses(losses: &[Loss]) -> Option<HeaderValue> {
     HeaderValue::try_from(printable(&list).chars().take(LOSSES_BYTES).collect::<String>()).ok()
 }
 
-/// What a header can hold.
+/// The text without characters that a header cannot contain.
 fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' }).collect()
 }
 
-/// Server-sent events, or lines, as a response body.
+/// A stream of server-sent events or lines as a response.
 pub(super) fn event_stream<T: Into<Bytes> + 'static>(
     events: impl Stream<Item = T> + Send + Unpin + 'static,
 ) -> Response {
@@ -87,7 +87,7 @@ pub(super) fn event_stream<T: Into<Bytes> + 'static>(
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    // Proxies that gather a body before they pass it on would hold the events back.
+    // Proxies that buffer a body would hold the events back.
     headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
     response
 }

@@ -1,4 +1,4 @@
-//! `/v1/responses` and `/v1/models`: the OpenAI-compatible door.
+//! `/v1/responses` and `/v1/models`: the OpenAI-compatible wire.
 
 mod compact;
 mod create;

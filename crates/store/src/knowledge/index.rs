@@ -1,58 +1,58 @@
-//! What stands in the index for a piece, and what beside it.
+//! The words that the index has for a chunk, and the counts that are stored beside it.
 //!
-//! In the index a piece has its words and what conditions may ask for. How much a word says about a piece is part of the
-//! index too: a word that says more stands there again, once for each step of [`STEPS`]. So the pieces that a frequent word
-//! says most about are found without walking through all that have it. One piece of [`SAMPLED`] stands there a second time
-//! under words of its own, which tell how frequent a word is.
+//! In the index a chunk has its words and the values that conditions may ask for. The weight of a word in a chunk is part of
+//! the index too: a word with more weight is there again, once for each step of [`STEPS`]. So the chunks in which a frequent
+//! word has most weight are found without reading all that have it. One of [`SAMPLED`] chunks is indexed a second time under
+//! words of its own, which show how frequent a word is.
 //!
 //! Every word begins with [`TENANT`], in whose place the engine puts the number of the tenant.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use amalgam_core::{
-    knowledge::Facts,
-    store::{NewChunk, NewDocument},
-};
+use amalgam_core::store::{NewChunk, NewDocument};
+use amalgam_knowledge::Facts;
+
+use super::question::Dialect;
 
 /// Stands for the number of the tenant. No word has it.
 pub(super) const TENANT: char = '#';
 
-/// How much a word says about a piece, from which on it stands in the index once more.
+/// The weights of a word in a chunk from which on the index has it once more.
 pub(super) const STEPS: [f64; 3] = [1.2, 1.5, 1.75];
-/// What a word says about a piece that has it in the index once, twice, and so on; about the middle of each step.
+/// The weight of a word that the index has once, twice, and so on; about the middle of each step.
 pub(super) const WORTH: [f64; 4] = [0.95, 1.35, 1.62, 1.85];
-/// One of so many pieces is a sample.
+/// One of so many chunks is a sample.
 pub(super) const SAMPLED: u64 = 1024;
 
 /// The longest word that is kept, in bytes: the longest one that is made, in the widest characters.
 const LONGEST: usize = 256;
-/// No piece has more words in the index, in bytes. PostgreSQL takes 1 MB of them.
+/// No chunk has more words in the index, in bytes. PostgreSQL takes 1 MB of them.
 const MOST_BYTES: usize = 1 << 18;
 
-/// Repetition says less and less (k1), and a long piece has every word more often (b): BM25 as it is used everywhere.
+/// Repetition says less and less (k1), and a long chunk has every word more often (b): BM25 as it is used everywhere.
 const SATURATION: f64 = 1.2;
 const LENGTH_COUNTS: f64 = 0.75;
-/// Words of a piece of middling length. A fixed number: what others bring in does not change what a piece is worth.
+/// Words of a chunk of medium length. A fixed number: new documents do not change the weight of a chunk.
 const MIDDLING: f64 = 200.0;
 
-/// What a word that is so often in a piece of so many words says about it.
+/// The weight of a word that is so often in a chunk of so many words.
 pub(super) fn impact(count: u32, length: u32) -> f64 {
     let (count, length) = (f64::from(count), f64::from(length));
     let norm = SATURATION * (1.0 - LENGTH_COUNTS + LENGTH_COUNTS * length / MIDDLING);
     count * (SATURATION + 1.0) / (count + norm)
 }
 
-/// The number of the first piece of a document, and of the last one that it could have.
-pub(crate) fn numbers_of(document: i64) -> (i64, i64) {
+/// The number of the first chunk of a document, and of the last one that it could have.
+pub(super) fn numbers_of(document: i64) -> (i64, i64) {
     (document << 16, (document << 16) | 0xffff)
 }
 
-/// The document of a piece.
+/// The document of a chunk.
 pub(super) fn document_of(chunk: i64) -> i64 {
     chunk >> 16
 }
 
-/// What callers know a piece by.
+/// The id of a chunk for callers.
 pub(super) fn id_of(chunk: i64) -> String {
     format!("{}-{}", document_of(chunk), chunk & 0xffff)
 }
@@ -62,31 +62,30 @@ pub(super) fn is_word(word: &str) -> bool {
     !word.is_empty() && word.len() <= LONGEST && word.chars().all(char::is_alphanumeric)
 }
 
-/// Whether words of the index stand between quotes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Quotes {
-    Without,
-    Single,
-}
-
-/// A piece on its way into the index.
-pub(crate) struct Indexed {
-    /// What stands in the index, with spaces between.
-    pub(crate) words: String,
+/// A chunk as the index stores it.
+pub(super) struct IndexedChunk {
+    /// The words of the index, with spaces between.
+    pub(super) words: String,
     /// How often it has which word: [`Terms`].
-    pub(crate) terms: Vec<u8>,
+    pub(super) terms: Vec<u8>,
 }
 
-impl Indexed {
-    /// `collection` is the number of the collection, and `place` that of the piece in its document.
-    pub(crate) fn of(collection: i64, document: &NewDocument, place: usize, chunk: &NewChunk, quotes: Quotes) -> Self {
+impl IndexedChunk {
+    /// `collection` is the number of the collection, and `place` that of the chunk in its document.
+    pub(super) fn of(
+        collection: i64,
+        document: &NewDocument,
+        place: usize,
+        chunk: &NewChunk,
+        dialect: Dialect,
+    ) -> Self {
         let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
         let mut length = 0_u32;
         for word in chunk.words.iter().filter(|word| is_word(word)) {
             *counts.entry(word).or_default() += 1;
             length = length.saturating_add(1);
         }
-        let mut list = List { words: String::with_capacity(16 * counts.len()), quotes };
+        let mut list = WordList { words: String::with_capacity(16 * counts.len()), dialect };
         list.add(|words| write!(words, "{}", belongs_to(collection)));
         attribute_words(document).for_each(|word| list.add(|words| words.write_str(&word)));
         let sampled = is_sample(&document.path, place);
@@ -109,14 +108,14 @@ impl Indexed {
 }
 
 /// Words with spaces between.
-struct List {
+struct WordList {
     words: String,
-    quotes: Quotes,
+    dialect: Dialect,
 }
 
-impl List {
+impl WordList {
     fn add(&mut self, write: impl FnOnce(&mut String) -> std::fmt::Result) {
-        let quote = if self.quotes == Quotes::Single { "'" } else { "" };
+        let quote = if self.dialect == Dialect::TsQuery { "'" } else { "" };
         if !self.words.is_empty() {
             self.words.push(' ');
         }
@@ -126,7 +125,7 @@ impl List {
     }
 }
 
-/// How many more times a word stands in the index.
+/// How many more times the index has a word.
 fn steps(count: u32, length: u32) -> usize {
     let impact = impact(count, length);
     STEPS.iter().take_while(|step| impact >= **step).count()
@@ -154,12 +153,12 @@ pub(super) fn sample(word: &str, step: usize) -> String {
     }
 }
 
-/// The word of all pieces of a collection.
+/// The word of all chunks of a collection.
 pub(super) fn belongs_to(collection: i64) -> String {
     format!("{TENANT}=c{collection}")
 }
 
-/// The word of all pieces of documents that have this value under this key, whatever the case of the key: as
+/// The word of all chunks of documents that have this value under this key, whatever the case of the key: as
 /// [`Facts::value`] has it.
 pub(super) fn has(key: &str, value: &str) -> String {
     let hash = hash(hash(hash(SEED, key.to_ascii_lowercase().as_bytes()), &[0]), value.as_bytes());
@@ -193,8 +192,8 @@ fn hash(seed: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(seed, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// How often a piece has which word, as it stands beside it: the number of its words, and for each word four bytes of its
-/// hash and one of its count, in the order of the hashes. Two words of one piece with the same hash are practically never
+/// How often a chunk has which word, as it is stored: the number of its words, and for each word four bytes of its
+/// hash and one of its count, in the order of the hashes. Two words of one chunk with the same hash are practically never
 /// asked for together, and would only be worth what one of them is.
 pub(super) struct Terms<'a>(&'a [u8]);
 
@@ -216,7 +215,7 @@ impl<'a> Terms<'a> {
         bytes
     }
 
-    /// What a word says about the piece; nothing if it does not have it.
+    /// The weight of a word in the chunk; nothing if it does not have it.
     pub(super) fn impact_of(&self, hash: u32) -> Option<f64> {
         let (length, terms) = self.0.split_first_chunk::<4>()?;
         let (terms, _) = terms.as_chunks::<5>();
@@ -259,12 +258,12 @@ mod tests {
     }
 
     #[test]
-    fn a_word_stands_there_the_more_often_the_more_it_says() {
+    fn the_index_has_a_word_the_more_often_the_more_weight_it_has() {
         let mut words = vec!["once"; 1];
         words.extend(["often"; 20]);
         words.extend(["filler"; 100]);
         words.extend(["it's", "", "a b", "\"", "#"]);
-        let indexed = Indexed::of(7, &document(&[("repo", "x")]), 0, &chunk(&words), Quotes::Without);
+        let indexed = IndexedChunk::of(7, &document(&[("repo", "x")]), 0, &chunk(&words), Dialect::Fts5);
         let all: Vec<&str> = indexed.words.split(' ').collect();
         assert!(all.contains(&"#:once") && !all.contains(&"#:once:1"), "{all:?}");
         assert!(["#:often", "#:often:1", "#:often:2", "#:often:3"].iter().all(|word| all.contains(word)), "{all:?}");
@@ -298,7 +297,7 @@ mod tests {
     fn a_piece_without_end_has_a_bounded_index() {
         let many: Vec<String> = (0..50_000).map(|number| format!("word{number}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        let indexed = Indexed::of(7, &document(&[]), 0, &chunk(&many), Quotes::Single);
+        let indexed = IndexedChunk::of(7, &document(&[]), 0, &chunk(&many), Dialect::TsQuery);
         assert!(indexed.words.len() < MOST_BYTES + 4096);
     }
 }

@@ -1,28 +1,32 @@
-//! What an index is asked, in its own language: a word, and what conditions say about the pieces that have it.
+//! What an index is asked, in its own language: a word, and what conditions say about the chunks that have it.
 
-use amalgam_core::execute::request::{ComparisonOperator, Condition};
+use amalgam_core::{ComparisonOperator, Condition};
 
 use super::index::{belongs_to, has};
 
 /// With more values a condition is not asked of the index.
 const MOST_VALUES: usize = 64;
 
-/// What the index is asked: which pieces have the word, so many of them.
+/// What the index is asked: which chunks have the word, so many of them.
 #[derive(Debug, Clone)]
-pub(crate) struct Question {
-    pub(crate) text: String,
-    pub(crate) most: u64,
+pub struct Question {
+    /// What it looks for.
+    pub text: String,
+    /// So many chunks at most.
+    pub most: u64,
 }
 
 /// In which language an index is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Dialect {
+pub enum Dialect {
+    /// SQLite.
     Fts5,
+    /// PostgreSQL.
     TsQuery,
 }
 
 impl Dialect {
-    /// Pieces that have a word.
+    /// Chunks that have a word.
     pub(super) fn quoted(self, word: &str) -> String {
         // Nothing in a word can end its quotes.
         match self {
@@ -31,7 +35,7 @@ impl Dialect {
         }
     }
 
-    /// Pieces that have a word and pass the filter.
+    /// Chunks that have a word and pass the filter.
     pub(super) fn filtered(self, word: &str, filter: &Filter) -> String {
         let (and, or, not) = match self {
             Self::Fts5 => (" AND ", " OR ", " NOT "),

@@ -1,16 +1,14 @@
-//! One search, step by step. It says what to ask the index and is told the answers; it never waits.
+//! One search, step by step. It returns what to ask the index and takes the answers; it never waits.
 //!
-//! A word that is in hundreds of thousands of pieces must not cost more than one that is in ten. So it is first estimated how
-//! frequent the words are, from samples. Pieces with rare words are read whole; of frequent words only the pieces that they
-//! say most about; a word that is in most pieces only if nothing else is asked. The best of what was read are then ranked
-//! exactly, by all words, with BM25. What a tenant has is all that counts: numbers of pieces, frequencies, samples.
+//! A word that is in hundreds of thousands of chunks must not cost more than one that is in ten. So it is first estimated how
+//! frequent the words are, from samples. Of rare words all chunks are read; of frequent words only the chunks in which they
+//! have most weight; of a word that is in most chunks only if nothing else is asked. The best of what was read are then ranked
+//! exactly, by all words, with BM25. What a tenant has is all that counts: numbers of chunks, frequencies, samples.
 
 use std::collections::{HashMap, HashSet};
 
-use amalgam_core::{
-    knowledge::{Facts, MOST_ASKED},
-    store::{FoundChunk, KnowledgeQuery},
-};
+use amalgam_core::store::{FoundChunk, KnowledgeQuery};
+use amalgam_knowledge::{Facts, MAX_QUESTION_WORDS};
 
 use super::{
     index::{SAMPLED, STEPS, Terms, WORTH, document_of, id_of, indexed, is_word, sample, short},
@@ -21,7 +19,7 @@ use super::{
 const MOST_WORDS: usize = 24;
 /// About so many entries of the index are read for words that are read whole.
 const READ: u64 = 6144;
-/// Of frequent words so many pieces are read together, those that they say most about, and of so many frequent words.
+/// Of frequent words so many chunks are read together, those with most weight, and of so many frequent words.
 const CHAMPIONS: u64 = 6144;
 const MOST_CHAMPIONS: usize = 8;
 /// An engine may have to walk through all entries of a word to hand out a few. No word with more entries is asked for, and
@@ -30,12 +28,12 @@ const WALKED: u64 = 65_536;
 /// So many samples are counted; fewer of many words, of which only the rarest matter.
 const MOST_SAMPLES: u64 = 2048;
 const FEW_SAMPLES: u64 = 64;
-/// Of a word that no sample has so many pieces are counted; it is taken to be in so many where they are not.
+/// Of a word that no sample has so many chunks are counted; it is taken to be in so many where they are not.
 const COUNTED: u64 = 1024;
 const SOME: f64 = 256.0;
 /// With more words than these, each is looked up in less detail.
 const FEW_WORDS: usize = 16;
-/// So many pieces are ranked exactly; also the most that can be found.
+/// So many chunks are ranked exactly; also the most that can be found.
 const RANKED: usize = 384;
 /// Of so many documents is looked up whether conditions hold that the index does not know about, so many at a time.
 const CHECKED: usize = 4096;
@@ -43,43 +41,43 @@ const CHECKED_AT_ONCE: usize = 512;
 
 /// A collection of the tenant that searches.
 #[derive(Debug, Clone)]
-pub(crate) struct SearchedCollection {
-    pub(crate) number: i64,
-    pub(crate) name: String,
-    pub(crate) chunks: u64,
+pub(super) struct SearchedCollection {
+    pub(super) number: i64,
+    pub(super) name: String,
+    pub(super) chunks: u64,
 }
 
 /// What is known about a document.
 #[derive(Debug, Clone)]
-pub(crate) struct DocumentFacts {
-    pub(crate) number: i64,
-    pub(crate) collection: i64,
-    pub(crate) path: String,
-    pub(crate) language: String,
-    pub(crate) attributes: Vec<(String, String)>,
+pub(super) struct DocumentFacts {
+    pub(super) number: i64,
+    pub(super) collection: i64,
+    pub(super) path: String,
+    pub(super) language: String,
+    pub(super) attributes: Vec<(String, String)>,
 }
 
-/// A piece that is ranked.
+/// A chunk that is ranked.
 #[derive(Debug)]
-pub(crate) struct Candidate {
-    pub(crate) number: i64,
-    pub(crate) start_line: u64,
-    pub(crate) terms: Vec<u8>,
-    pub(crate) document: DocumentFacts,
+pub(super) struct RankedChunk {
+    pub(super) number: i64,
+    pub(super) start_line: u64,
+    pub(super) terms: Vec<u8>,
+    pub(super) document: DocumentFacts,
 }
 
-/// What a piece that was picked is made of.
+/// The content of a chunk that was picked.
 #[derive(Debug)]
-pub(crate) struct Picked {
-    pub(crate) number: i64,
-    pub(crate) symbol: Option<String>,
-    pub(crate) end_line: u64,
-    pub(crate) content: String,
-    pub(crate) embedding: Option<Vec<f32>>,
+pub(super) struct ChunkContent {
+    pub(super) number: i64,
+    pub(super) symbol: Option<String>,
+    pub(super) end_line: u64,
+    pub(super) content: String,
+    pub(super) embedding: Option<Vec<f32>>,
 }
 
 /// A search.
-pub(crate) struct Search<'a> {
+pub(super) struct Search<'a> {
     dialect: Dialect,
     query: &'a KnowledgeQuery<'a>,
     /// Those that are searched in, by number.
@@ -87,16 +85,16 @@ pub(crate) struct Search<'a> {
     filter: Filter,
     /// Whether documents have to be looked at, because the index does not know all of what is asked.
     looks: bool,
-    /// Pieces of the tenant.
+    /// Chunks of the tenant.
     total: f64,
-    /// About so many pieces pass the filter.
+    /// About so many chunks pass the filter.
     passing: u64,
     words: Vec<Word<'a>>,
     /// Whether there are many of them.
     many: bool,
     reads: Vec<Read>,
     scores: HashMap<i64, f64>,
-    /// Pieces, the best first, of which it is not known whether they are admitted; those behind are looked at first.
+    /// Chunks, the best first, of which it is not known whether they are admitted; those behind are looked at first.
     unchecked: Vec<i64>,
     admitted: Vec<i64>,
     checked: HashMap<i64, bool>,
@@ -107,7 +105,7 @@ struct Word<'a> {
     /// How many samples have it; for each step how many it says so much about.
     samples: u64,
     strong: [u64; STEPS.len()],
-    /// In how many pieces it is, as far as is known.
+    /// In how many chunks it is, as far as is known.
     frequency: f64,
 }
 
@@ -116,7 +114,7 @@ impl Word<'_> {
         self.samples * SAMPLED
     }
 
-    /// Whether it may be that not all of its pieces can be read.
+    /// Whether it may be that not all of its chunks can be read.
     fn is_frequent(&self) -> bool {
         self.estimate() > READ / 4
     }
@@ -135,20 +133,20 @@ struct Read {
 
 impl<'a> Search<'a> {
     /// Nothing where nothing can be found. `collections` are all of the tenant's.
-    pub(crate) fn new(
+    pub(super) fn new(
         dialect: Dialect,
         query: &'a KnowledgeQuery<'a>,
         collections: &'a [SearchedCollection],
     ) -> Option<Self> {
         let mut seen = HashSet::new();
         let words = query.words.iter().filter(|word| is_word(word) && seen.insert(word.as_str()));
-        let words = words.take(MOST_ASKED);
+        let words = words.take(MAX_QUESTION_WORDS);
         let words: Vec<Word<'_>> =
             words.map(|word| Word { text: word, samples: 0, strong: [0; STEPS.len()], frequency: 0.0 }).collect();
         let named = |collection: &&SearchedCollection| {
             query.collections.is_empty() || query.collections.contains(&collection.name)
         };
-        // Which collection a piece is in is known without the index.
+        // Which collection a chunk is in is known without the index.
         let (of_collection, others): (Vec<_>, Vec<_>) =
             query.conditions.iter().partition(|condition| condition.key.eq_ignore_ascii_case("collection"));
         let admitted = |collection: &&SearchedCollection| {
@@ -183,7 +181,7 @@ impl<'a> Search<'a> {
     }
 
     /// First: how frequent each word is among the samples, and how many samples pass the filter.
-    pub(crate) fn samples(&self) -> Vec<Question> {
+    pub(super) fn samples(&self) -> Vec<Question> {
         let most = if self.many { FEW_SAMPLES } else { MOST_SAMPLES };
         let ask = |text: String| Question { text, most };
         let words = self.words.iter().map(|word| ask(self.dialect.quoted(&sample(word.text, 0))));
@@ -191,14 +189,14 @@ impl<'a> Search<'a> {
         words.chain(passing).collect()
     }
 
-    /// Takes the counts, and asks second: how much frequent words say about samples, and in how many pieces rare ones are.
-    pub(crate) fn strengths(&mut self, counts: &[u64]) -> Vec<Question> {
+    /// Takes the counts, and asks second: how much frequent words say about samples, and in how many chunks rare ones are.
+    pub(super) fn strengths(&mut self, counts: &[u64]) -> Vec<Question> {
         for (word, samples) in self.words.iter_mut().zip(counts) {
             word.samples = *samples;
             word.frequency = if *samples == 0 { SOME } else { word.estimate() as f64 };
         }
         if let Some(samples) = counts.get(self.words.len()) {
-            // One more: a filter that no sample passes may let hundreds of pieces pass.
+            // One more: a filter that no sample passes may let hundreds of chunks pass.
             self.passing = self.passing.min((samples + 1) * SAMPLED);
         }
         self.words.sort_by_key(|word| word.samples);
@@ -223,8 +221,8 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Takes the counts, and asks third: the pieces that have the words.
-    pub(crate) fn reads(&mut self, counts: &[u64]) -> Vec<Question> {
+    /// Takes the counts, and asks third: the chunks that have the words.
+    pub(super) fn reads(&mut self, counts: &[u64]) -> Vec<Question> {
         let words: Vec<usize> = self.asked_strengths().map(|(word, _)| word).collect();
         let mut steps = vec![0; self.words.len()];
         for (number, count) in words.into_iter().zip(counts) {
@@ -284,9 +282,9 @@ impl<'a> Search<'a> {
         self.reads.iter().map(ask).collect()
     }
 
-    /// Takes the pieces. Where that is not enough, the rarest of the words of which not all pieces were read is asked for
-    /// once more: any of its pieces, as long as there are some.
-    pub(crate) fn more(&mut self, lists: &[Vec<i64>]) -> Vec<Question> {
+    /// Takes the chunks. Where that is not enough, the rarest of the words of which not all chunks were read is asked for
+    /// once more: any of its chunks, as long as there are some.
+    pub(super) fn more(&mut self, lists: &[Vec<i64>]) -> Vec<Question> {
         self.take(lists);
         self.reads.clear();
         if self.scores.len() >= self.query.limit {
@@ -301,7 +299,7 @@ impl<'a> Search<'a> {
     }
 
     /// Takes what was asked for once more.
-    pub(crate) fn take(&mut self, lists: &[Vec<i64>]) {
+    pub(super) fn take(&mut self, lists: &[Vec<i64>]) {
         let filtered = !self.filter.is_empty();
         for (read, list) in self.reads.iter().zip(lists) {
             let Some(word) = self.words.get_mut(read.word) else { continue };
@@ -319,7 +317,7 @@ impl<'a> Search<'a> {
     }
 
     /// Puts what was read in its order. Behind this, documents are looked at for as long as [`Search::next_documents`] names some.
-    pub(crate) fn order(&mut self) {
+    pub(super) fn order(&mut self) {
         let mut all: Vec<(f64, i64)> = self.scores.drain().map(|(number, score)| (score, number)).collect();
         let best_first = |one: &(f64, i64), other: &(f64, i64)| other.0.total_cmp(&one.0).then(one.1.cmp(&other.1));
         // Of documents that need not be looked at, no more than those that are ranked have to be in order.
@@ -336,7 +334,7 @@ impl<'a> Search<'a> {
     }
 
     /// Documents that have to be looked at next; none when it is known enough.
-    pub(crate) fn next_documents(&mut self) -> Vec<i64> {
+    pub(super) fn next_documents(&mut self) -> Vec<i64> {
         let mut documents = Vec::new();
         while self.admitted.len() < RANKED && self.checked.len() + documents.len() < CHECKED {
             let Some(number) = self.unchecked.last().copied() else { break };
@@ -344,7 +342,7 @@ impl<'a> Search<'a> {
             match self.checked.get(&document) {
                 Some(true) => self.admitted.push(number),
                 Some(false) => {}
-                // The same document may be named twice, a piece after the other.
+                // The same document may be named twice, a chunk after the other.
                 None if documents.len() == CHECKED_AT_ONCE => break,
                 None => {
                     if documents.last() != Some(&document) {
@@ -359,7 +357,7 @@ impl<'a> Search<'a> {
     }
 
     /// Takes what is known about documents; one that is gone is not admitted.
-    pub(crate) fn judge(&mut self, asked: &[i64], documents: &[DocumentFacts]) {
+    pub(super) fn judge(&mut self, asked: &[i64], documents: &[DocumentFacts]) {
         self.checked.extend(asked.iter().map(|document| (*document, false)));
         for document in documents {
             self.checked.insert(document.number, self.admits(document));
@@ -368,23 +366,23 @@ impl<'a> Search<'a> {
         self.admitted.retain(|number| checked.get(&document_of(*number)) == Some(&true));
     }
 
-    /// The pieces that are ranked.
-    pub(crate) fn candidates(&self) -> &[i64] {
+    /// The chunks that are ranked.
+    pub(super) fn candidates(&self) -> &[i64] {
         self.admitted.get(..RANKED).unwrap_or(&self.admitted)
     }
 
     /// The best of them, in their order: by score, path and line.
-    pub(crate) fn pick(&self, candidates: Vec<Candidate>) -> Vec<(f64, Candidate)> {
+    pub(super) fn pick(&self, candidates: Vec<RankedChunk>) -> Vec<(f64, RankedChunk)> {
         let words: Vec<(u32, f64)> =
             self.words.iter().map(|word| (short(word.text), rarity(word.frequency, self.total))).collect();
-        let mut ranked: Vec<(f64, Candidate)> = Vec::with_capacity(candidates.len());
+        let mut ranked: Vec<(f64, RankedChunk)> = Vec::with_capacity(candidates.len());
         for candidate in candidates.into_iter().filter(|candidate| self.admits(&candidate.document)) {
             let terms = Terms::new(&candidate.terms);
             let score: f64 = words.iter().filter_map(|(word, idf)| Some(idf * terms.impact_of(*word)?)).sum();
             ranked.push((score, candidate));
         }
         ranked.sort_by(|(one, first), (other, second)| {
-            let place = |candidate: &Candidate| (candidate.start_line, candidate.number);
+            let place = |candidate: &RankedChunk| (candidate.start_line, candidate.number);
             other
                 .total_cmp(one)
                 .then_with(|| first.document.path.cmp(&second.document.path))
@@ -394,13 +392,13 @@ impl<'a> Search<'a> {
         ranked
     }
 
-    /// What was found, from the pieces that were picked and what they are made of.
-    pub(crate) fn found(&self, picked: Vec<(f64, Candidate)>, made_of: Vec<Picked>) -> Vec<FoundChunk> {
-        let mut made_of: HashMap<i64, Picked> = made_of.into_iter().map(|one| (one.number, one)).collect();
+    /// What was found, from the chunks that were picked and what they are made of.
+    pub(super) fn found(&self, picked: Vec<(f64, RankedChunk)>, made_of: Vec<ChunkContent>) -> Vec<FoundChunk> {
+        let mut made_of: HashMap<i64, ChunkContent> = made_of.into_iter().map(|one| (one.number, one)).collect();
         let found = picked.into_iter().filter_map(|(score, candidate)| {
             // A document may have been replaced meanwhile.
             let made_of = made_of.remove(&candidate.number)?;
-            let Candidate { number, start_line, document, .. } = candidate;
+            let RankedChunk { number, start_line, document, .. } = candidate;
             Some(FoundChunk {
                 id: id_of(number),
                 collection: (*self.collections.get(&document.collection)?).to_owned(),
@@ -425,7 +423,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// How much it says that a piece has a word that is in so many of all (idf).
+/// How much it says that a chunk has a word that is in so many of all (idf).
 fn rarity(frequency: f64, total: f64) -> f64 {
     let frequency = frequency.clamp(1.0, total.max(1.0));
     (1.0 + (total - frequency + 0.5).max(0.0) / (frequency + 0.5)).ln()

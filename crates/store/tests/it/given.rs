@@ -9,7 +9,7 @@ use amalgam_core::{
     BANK_LABEL, BoxFuture, Decider, IdKind, Ids, Operator, Policy, Rights, Scope, Stem, Store, TenantState,
     store::{
         Approval, BankKind, BankTool, Begin, ChainPosition, Ending, EventChunk, ProcessId, ResponseState, ToolOutcome,
-        ToolRun, Transcript, TurnWrite, Written,
+        ToolRun, Transcript, TurnWrite, WriteOutcome,
     },
 };
 use amalgam_protocol::{Json, Provenance, Status, Usage};
@@ -90,7 +90,7 @@ impl Turn {
     }
 
     pub(crate) fn completed(&self) -> Ending {
-        Ending { told: told(Status::Completed), output: self.output.clone(), upstream: None }
+        Ending { state: told(Status::Completed), output: self.output.clone(), upstream: None }
     }
 
     /// A step in which nothing happens.
@@ -239,7 +239,7 @@ pub(crate) fn tool(name: &str) -> BankTool {
 
 /// Writes what must be kept.
 pub(crate) async fn keep(store: &Engine, scope: &Scope, write: TurnWrite) {
-    assert_eq!(store.write(scope, write.into()).await.unwrap(), Written::Kept);
+    assert_eq!(store.write(scope, write.into()).await.unwrap(), WriteOutcome::Kept);
 }
 
 /// Where a response is.

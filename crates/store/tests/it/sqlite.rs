@@ -11,7 +11,7 @@ mod write_ahead_log;
 use std::sync::Arc;
 
 use amalgam_core::BoxFuture;
-use amalgam_store::sqlite::{Sqlite, SqliteOptions};
+use amalgam_store_sqlite::{Sqlite, SqliteOptions};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 

@@ -48,7 +48,7 @@ const NULLABLE: [&str; 11] = [
 
 const STATUSES: [&str; 6] = ["queued", "in_progress", "completed", "failed", "incomplete", "cancelled"];
 
-/// What is wrong with a response object, whether it stands alone or inside an event.
+/// What is wrong with a response object, alone or inside an event.
 pub fn response(response: &Value) -> Vec<String> {
     let Some(object) = response.as_object() else { return vec![format!("the response is not an object: {response}")] };
     let mut violations = Vec::new();

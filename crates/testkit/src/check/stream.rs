@@ -373,7 +373,7 @@ impl Item {
         }
     }
 
-    /// Compares the closing item with what the events told about it.
+    /// Compares the closing item with what the events said about it.
     fn closing(&self, value: &Value) -> Vec<Result<(), String>> {
         let mut results = Vec::new();
         for (key, parts) in [("content", &self.parts), ("summary", &self.summary)] {

@@ -31,7 +31,7 @@ pub(super) enum Opening {
     None,
 }
 
-/// How the end of a body is told.
+/// How the end of a body is marked.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Framing {
     Chunked,

@@ -1,6 +1,6 @@
-//! `current_time`: what a model cannot know by itself.
+//! `current_time`: the present time, which a model cannot know.
 //!
-//! Time zones come from the system's database, or from the one in this program where the system has none.
+//! Time zones come from the system's database, or from the embedded one if the system has none.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 
 use crate::{arguments, builtin::Builtin};
 
-/// No name of a time zone is as long.
+/// Longer than any name of a time zone.
 const NAME_CHARACTERS: usize = 64;
 
 arguments! {
-    /// Whose clock is meant.
+    /// The time zone.
     struct Place {
         time_zone: Option<String> = "The IANA name of the time zone of the local time, such as `Asia/Jakarta`. UTC when left out.",
             maxLength: NAME_CHARACTERS;
@@ -65,7 +65,7 @@ fn named_zone(name: &str) -> Option<TimeZone> {
     (name.len() <= NAME_CHARACTERS).then(|| jiff::tz::db().get(name).ok()).flatten()
 }
 
-/// Offsets are written with hours and minutes, and no place on earth is farther from UTC than 14 hours.
+/// Offsets have hours and minutes, and no time zone is farther from UTC than 14 hours.
 fn fixed_zone(offset: &str) -> Option<TimeZone> {
     let is_written_out = offset.len() == "+02:00".len() && offset.starts_with(['+', '-']);
     let zone = is_written_out.then(|| DateTimeParser::new().parse_time_zone(offset).ok()).flatten()?;

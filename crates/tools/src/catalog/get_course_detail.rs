@@ -2,14 +2,11 @@
 
 use std::sync::Arc;
 
-use amalgam_core::{
-    BoxFuture, Handler, ToolCall, ToolError, ToolOutput,
-    assistant::{
-        catalog::{GET_COURSE_DETAIL, ToolSeed},
-        recommendation, request,
-    },
-    store::CourseStore,
+use amalgam_assistant::{
+    catalog::{GET_COURSE_DETAIL, ToolSeed},
+    recommendation, request,
 };
+use amalgam_core::{BoxFuture, Handler, ToolCall, ToolError, ToolOutput, store::CourseStore};
 use amalgam_protocol::{Json, Writer};
 
 use super::{CoursePorts, seeded};
@@ -27,7 +24,7 @@ struct Detail {
 impl Handler for Detail {
     fn run<'a>(&'a self, call: ToolCall<'a>) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            // Texts of digits are numbers here as they are in a request's metadata.
+            // Digits as text are accepted, as in a request's metadata.
             let id = call.arguments.get("course_id").and_then(request::course_id);
             let id = id.ok_or_else(|| ToolError::Refused("course_id must be a positive integer.".to_owned()))?;
             let course = self.store.course(call.scope, id).await;

@@ -1,14 +1,12 @@
-//! `get_course_recommendation`: a page of the courses of the caller's tenant that a question is about.
+//! `get_course_recommendation`: a page of the courses of the caller's tenant that match a question.
 
 use std::sync::Arc;
 
-use amalgam_core::{
-    BoxFuture, Handler, ToolCall, ToolError, ToolOutput,
-    assistant::{
-        catalog::{GET_COURSE_RECOMMENDATION, ToolSeed},
-        recommendation::CourseQuery,
-    },
+use amalgam_assistant::{
+    catalog::{GET_COURSE_RECOMMENDATION, ToolSeed},
+    recommendation::CourseQuery,
 };
+use amalgam_core::{BoxFuture, Handler, ToolCall, ToolError, ToolOutput};
 use amalgam_protocol::{Json, Raw, Writer};
 
 use super::{CoursePorts, seeded};

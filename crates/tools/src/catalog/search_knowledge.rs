@@ -1,12 +1,10 @@
-//! `search_knowledge`: pieces of the documents that the caller's tenant has imported.
+//! `search_knowledge`: chunks of the documents that the caller's tenant has imported.
 
 use std::sync::Arc;
 
-use amalgam_core::{
-    BoxFuture, Handler, RetrievalQuery, ToolCall, ToolError, ToolOutput,
-    assistant::catalog::{SEARCH_KNOWLEDGE, ToolSeed},
-    store::FoundChunk,
-};
+use amalgam_assistant::catalog::ToolSeed;
+use amalgam_core::{BoxFuture, Handler, RetrievalQuery, ToolCall, ToolError, ToolOutput, store::FoundChunk};
+use amalgam_knowledge::SEARCH_KNOWLEDGE;
 use amalgam_protocol::{Json, Raw, Writer};
 
 use super::seeded;
@@ -16,9 +14,9 @@ use crate::{
 };
 
 /// The default number of chunks.
-const USUAL_LIMIT: usize = 8;
-/// The most that a model can ask for; its schema says the same.
-const LARGEST_LIMIT: usize = 20;
+const DEFAULT_LIMIT: usize = 8;
+/// The maximum number of chunks; the schema has the same maximum.
+const MAX_LIMIT: usize = 20;
 
 pub(super) fn builtin(ports: &KnowledgePorts) -> Builtin {
     let seed = ToolSeed::named(SEARCH_KNOWLEDGE).expect("the catalogue of seeds has the tool of knowledge");
@@ -44,12 +42,12 @@ impl Handler for SearchKnowledge {
             if let Some((name, known)) = missing {
                 return Err(ToolError::Refused(no_such_collection(name, &known)));
             }
-            let limit = call.arguments.get("limit").and_then(Raw::as_u64).map_or(USUAL_LIMIT, |limit| limit as usize);
+            let limit = call.arguments.get("limit").and_then(Raw::as_u64).map_or(DEFAULT_LIMIT, |limit| limit as usize);
             let lookup = RetrievalQuery {
                 text: &text,
                 collections: &collections,
                 conditions: &[],
-                limit: limit.clamp(1, LARGEST_LIMIT),
+                limit: limit.clamp(1, MAX_LIMIT),
             };
             let found = self.ports.retrieval.find(call.scope, lookup).await.map_err(broken)?;
             let mut writer = Writer::with_capacity(4096);
@@ -61,7 +59,7 @@ impl Handler for SearchKnowledge {
     }
 }
 
-/// A model that made a name up can mend it.
+/// The error lists the known names, so that a model can correct a made-up one.
 fn no_such_collection(name: &str, known: &[String]) -> String {
     match known {
         [] => "Nothing was imported yet, so that there is nothing to search.".to_owned(),

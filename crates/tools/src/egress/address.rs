@@ -1,6 +1,6 @@
 //! Which addresses belong to the public internet.
 //!
-//! Follows the registries of special-purpose addresses; what is not clearly public is not public.
+//! Follows the registries of special-purpose addresses; an address that is not clearly public is not public.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -12,7 +12,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// The block that starts at `first`, or nothing when no block of this size starts there.
+    /// The block that starts at `first`; `None` if no block of this size starts there.
     pub(super) fn new(first: IpAddr, prefix: u8) -> Option<Self> {
         let free_bits = width(first).checked_sub(u32::from(prefix))?;
         let free = 1_u128.checked_shl(free_bits).map_or(u128::MAX, |next| next - 1);
@@ -71,7 +71,7 @@ const NOT_PUBLIC_V4: [Block; 16] = [
     v4(240, 0, 0, 0, 4),      // reserved, broadcast
 ];
 
-/// All unicast addresses that have been given out; loopback, link-local, unique local and the rest lie outside.
+/// All assigned unicast addresses; loopback, link-local, unique local and others are outside.
 const GLOBAL_V6: Block = v6(0x2000, 0, 0, 3);
 
 const NOT_PUBLIC_V6: [Block; 4] = [
@@ -81,10 +81,10 @@ const NOT_PUBLIC_V6: [Block; 4] = [
     v6(0x3fff, 0, 0, 20),     // documentation
 ];
 
-/// IPv6 addresses that a translator turns into the IPv4 address in their last 32 bits.
+/// IPv6 addresses that NAT64 translates to the IPv4 address in their last 32 bits.
 const NAT64: Block = v6(0x64, 0xff9b, 0, 96);
 
-/// Whether the address is one of the public internet. An IPv4 address inside an IPv6 one counts as what it is.
+/// Whether an address is public. An IPv4 address inside an IPv6 address is checked as IPv4.
 pub(super) fn is_public(address: IpAddr) -> bool {
     match address.to_canonical() {
         address @ IpAddr::V4(_) => !NOT_PUBLIC_V4.iter().any(|block| block.contains(address)),

@@ -1,4 +1,4 @@
-//! The operator's exceptions: private targets that egress may reach.
+//! The configured exceptions: private targets that egress may reach.
 
 use std::{net::IpAddr, net::SocketAddr, str::FromStr};
 
@@ -7,45 +7,45 @@ use super::target::{self, Host, Target};
 
 /// One exception: `10.0.0.7:9000`, `10.0.0.7`, `10.0.0.0/8`, `[fd00::1]:9000`, `files.internal:9000`, `files.internal`.
 ///
-/// Without a port every port is meant. A name is compared with the host in the URL, whatever it resolves to.
+/// Without a port, every port is allowed. A name is compared with the host in the URL, whatever it resolves to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Allowed {
-    place: Place,
+    host: AllowedHost,
     port: Option<u16>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Place {
+enum AllowedHost {
     Block(Block),
     Name(String),
 }
 
-/// The text is none of the accepted forms.
+/// The text has none of the accepted forms.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not an address, a block such as `10.0.0.0/8`, or a host name, each with or without a port")]
 pub struct AllowedError(String);
 
 impl Allowed {
     pub(super) fn matches(&self, target: &Target, address: IpAddr) -> bool {
-        let placed = match (&self.place, &target.host) {
-            (Place::Block(block), _) => block.contains(address.to_canonical()),
-            (Place::Name(name), Host::Name(asked)) => name == asked,
-            (Place::Name(_), Host::Address(_)) => false,
+        let placed = match (&self.host, &target.host) {
+            (AllowedHost::Block(block), _) => block.contains(address.to_canonical()),
+            (AllowedHost::Name(name), Host::Name(host)) => name == host,
+            (AllowedHost::Name(_), Host::Address(_)) => false,
         };
         placed && self.port.is_none_or(|port| port == target.port)
     }
 
-    /// Whether the exception is for the name in the URL, wherever that leads.
+    /// Whether the exception names the host in the URL, whatever it resolves to.
     pub(super) fn names(&self, target: &Target) -> bool {
-        matches!((&self.place, &target.host), (Place::Name(name), Host::Name(asked)) if name == asked)
+        matches!((&self.host, &target.host), (AllowedHost::Name(name), Host::Name(host)) if name == host)
             && self.port.is_none_or(|port| port == target.port)
     }
 }
 
 impl From<SocketAddr> for Allowed {
-    /// This very address and port.
+    /// Exactly this address and port.
     fn from(address: SocketAddr) -> Self {
-        Self { place: Place::Block(Block::single(address.ip().to_canonical())), port: Some(address.port()) }
+        Self { host: AllowedHost::Block(Block::single(address.ip().to_canonical())), port: Some(address.port()) }
     }
 }
 
@@ -54,27 +54,27 @@ impl FromStr for Allowed {
 
     fn from_str(text: &str) -> Result<Self, AllowedError> {
         let error = || AllowedError(text.to_owned());
-        let single = |address: IpAddr| Place::Block(Block::single(address.to_canonical()));
+        let single = |address: IpAddr| AllowedHost::Block(Block::single(address.to_canonical()));
         if let Ok(address) = text.parse::<SocketAddr>() {
             let port = Some(address.port()).filter(|port| *port != 0).ok_or_else(error)?;
-            return Ok(Self { place: single(address.ip()), port: Some(port) });
+            return Ok(Self { host: single(address.ip()), port: Some(port) });
         }
         if let Ok(address) = text.parse::<IpAddr>() {
-            return Ok(Self { place: single(address), port: None });
+            return Ok(Self { host: single(address), port: None });
         }
         if let Some((first, prefix)) = text.split_once('/') {
             let block =
                 first.parse().ok().zip(prefix.parse().ok()).and_then(|(first, prefix)| Block::new(first, prefix));
-            return Ok(Self { place: Place::Block(block.ok_or_else(error)?), port: None });
+            return Ok(Self { host: AllowedHost::Block(block.ok_or_else(error)?), port: None });
         }
         let (host, port) = match text.rsplit_once(':') {
-            // The colons of an address in brackets are not followed by a port.
+            // The colons of an address in brackets do not separate a port.
             Some((host, port)) if !text.ends_with(']') => (host, Some(target::port(port).ok_or_else(error)?)),
             _ => (text, None),
         };
         match target::host(host) {
-            Some(Host::Name(name)) => Ok(Self { place: Place::Name(name), port }),
-            Some(Host::Address(address)) => Ok(Self { place: single(address), port }),
+            Some(Host::Name(name)) => Ok(Self { host: AllowedHost::Name(name), port }),
+            Some(Host::Address(address)) => Ok(Self { host: single(address), port }),
             None => Err(error()),
         }
     }

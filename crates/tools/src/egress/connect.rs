@@ -1,4 +1,4 @@
-//! From a name to a connection: resolving, and connecting to an address that was checked.
+//! Resolves names, and connects to checked addresses.
 
 use std::{
     io,
@@ -15,21 +15,21 @@ use tokio_rustls::{TlsConnector, client::TlsStream, rustls::ClientConfig, rustls
 use super::EgressError;
 use super::target::{Host, Target};
 
-/// More addresses than this are not tried.
+/// The maximum number of addresses to try.
 const MAX_ADDRESSES: usize = 4;
-/// How long one of several addresses may take before the next is tried.
+/// The timeout of one address before the next is tried.
 const ATTEMPT: Duration = Duration::from_secs(3);
 
-/// Finds the addresses of a name.
+/// Resolves names.
 ///
-/// It is asked once for each request, and the connection goes to what it answered: a name that means something else a
-/// moment later changes nothing. An answer without any address is an error.
+/// Called once for each request. The connection uses the addresses that it returned, so a name that changes afterwards
+/// (DNS rebinding) has no effect. An answer without addresses is an error.
 pub trait Resolve: Send + Sync {
     /// All addresses of `name`, in the order in which to try them.
     fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
 }
 
-/// Resolves as the operating system does.
+/// Resolves with the operating system.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemResolver;
 
@@ -45,7 +45,7 @@ impl Resolve for SystemResolver {
     }
 }
 
-/// Addresses that were checked, and nothing else that could be connected to.
+/// Checked addresses, the only ones that can be connected to.
 pub(super) struct Pinned(Vec<SocketAddr>);
 
 impl Pinned {
@@ -63,7 +63,7 @@ impl Pinned {
         for address in &self.0 {
             match timeout(ATTEMPT, TcpStream::connect(address)).await {
                 Ok(Ok(stream)) => {
-                    // A request is one small write; this only spares it a wait. Failing means a socket already gone.
+                    // Only avoids a delay. It fails only on a closed socket.
                     let _ = stream.set_nodelay(true);
                     return Ok(stream);
                 }
@@ -75,12 +75,12 @@ impl Pinned {
     }
 }
 
-/// The certificates that we believe: the system's, loaded when the first one is needed.
+/// The system's root certificates, loaded when they are first needed.
 #[derive(Default)]
 pub(super) struct Trust(OnceCell<Arc<ClientConfig>>);
 
 impl Trust {
-    /// Connects with TLS. The certificate has to be for the host in the URL, whichever address was taken.
+    /// Connects with TLS. The certificate must match the host in the URL.
     pub(super) async fn connect(&self, pinned: &Pinned, target: &Target) -> Result<TlsStream<TcpStream>, EgressError> {
         let config = self.0.get_or_try_init(load).await.map_err(EgressError::NoRoots)?;
         let name = match &target.host {
@@ -98,7 +98,7 @@ impl Trust {
 }
 
 async fn load() -> io::Result<Arc<ClientConfig>> {
-    // Hundreds of files, or one long one: not a job for the threads that serve.
+    // Reads hundreds of files, or a long one, so it runs on the blocking pool.
     let loaded = spawn_blocking(|| {
         let provider = tokio_rustls::rustls::crypto::ring::default_provider();
         let builder = ClientConfig::builder_with_provider(Arc::new(provider))

@@ -1,4 +1,4 @@
-//! One request and its answer over a connection that is used once.
+//! One request and its answer on a connection that is used once.
 
 use std::pin::pin;
 
@@ -17,13 +17,13 @@ use tokio::{
 use super::EgressError;
 use super::target::Target;
 
-/// The largest head of an answer.
+/// The maximum size of the head of an answer.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
-/// The most that is reserved on the other side's word about its length.
+/// The maximum that is reserved for a declared length.
 const MAX_TRUSTED_LENGTH: usize = 1024 * 1024;
 
-/// Headers of the connection, which is ours, and those that hyper writes by what it sends.
-pub(super) const NOT_THE_CALLERS: [HeaderName; 10] = [
+/// Headers of the connection, and headers that hyper writes itself.
+pub(super) const CONNECTION_HEADERS: [HeaderName; 10] = [
     header::HOST,
     header::CONNECTION,
     header::CONTENT_LENGTH,
@@ -37,12 +37,12 @@ pub(super) const NOT_THE_CALLERS: [HeaderName; 10] = [
 ];
 
 pub(super) fn request(target: &Target, method: Method, mut headers: HeaderMap, body: Bytes) -> Request<Full<Bytes>> {
-    for name in NOT_THE_CALLERS {
+    for name in CONNECTION_HEADERS {
         headers.remove(name);
     }
     headers.insert(header::HOST, target.host_header());
     headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-    // A limit on bytes means little once they unpack into more.
+    // A limit of bytes would mean little for compressed content.
     headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     let agent = concat!("amalgam/", env!("CARGO_PKG_VERSION"));
     headers.entry(header::USER_AGENT).or_insert(HeaderValue::from_static(agent));
@@ -54,22 +54,22 @@ pub(super) fn request(target: &Target, method: Method, mut headers: HeaderMap, b
     request
 }
 
-/// An answer whose head has arrived. Reading its pieces moves the connection; dropping it closes the connection.
+/// An answer whose head has arrived. Reading the body drives the connection; dropping the answer closes it.
 pub(crate) struct Answer {
     /// Status and headers.
     pub(crate) head: Parts,
     body: Incoming,
-    // Driven here, so that leaving this value ends the connection; there is no task that could outlive it.
+    // Driven here instead of in a task, so that dropping this value closes the connection.
     connection: Option<BoxFuture<'static, ()>>,
-    // The connection lives as long as its sender exists.
+    // The connection lives as long as its sender.
     _sender: http1::SendRequest<Full<Bytes>>,
-    // One of the requests under way, until this is dropped.
+    // Counts as a request in progress until it is dropped.
     _turn: OwnedSemaphorePermit,
     limit: usize,
     left: usize,
 }
 
-/// Sends the request; the answer's body may have at most `limit` bytes.
+/// Sends the request. The answer's body may have at most `limit` bytes.
 pub(super) async fn open<S>(
     stream: S,
     request: Request<Full<Bytes>>,
@@ -81,7 +81,7 @@ where
 {
     let (mut sender, connection) =
         http1::Builder::new().max_buf_size(MAX_HEAD_BYTES).handshake(TokioIo::new(stream)).await.map_err(broken)?;
-    // Its error reaches the answer too; what arrived before the end is still to be read.
+    // The answer reports the connection's error too; what arrived before it must still be read.
     let mut connection: Option<BoxFuture<'static, ()>> = Some(Box::pin(async {
         let _ = connection.await;
     }));
@@ -94,7 +94,7 @@ where
 }
 
 impl Answer {
-    /// The next piece of the body; nothing at its end.
+    /// The next piece of the body; `None` at its end.
     pub(crate) async fn piece(&mut self) -> Result<Option<Bytes>, EgressError> {
         loop {
             let Some(frame) = driven(&mut self.connection, self.body.frame()).await else { return Ok(None) };
@@ -107,7 +107,7 @@ impl Answer {
         }
     }
 
-    /// The whole body.
+    /// Reads the whole body.
     pub(crate) async fn collect(mut self) -> Result<Response<Bytes>, EgressError> {
         let stated = self.body.size_hint().lower() as usize;
         let mut whole = BytesMut::with_capacity(stated.min(MAX_TRUSTED_LENGTH));
@@ -118,7 +118,7 @@ impl Answer {
     }
 }
 
-/// Waits for `work` while the connection moves.
+/// Waits for `work` while driving the connection.
 async fn driven<T>(connection: &mut Option<BoxFuture<'static, ()>>, work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     if let Some(moving) = connection {
@@ -127,7 +127,7 @@ async fn driven<T>(connection: &mut Option<BoxFuture<'static, ()>>, work: impl F
             done = &mut work => return done,
             () = moving => {}
         }
-        // A finished future is not asked again.
+        // A finished future must not be polled again.
         *connection = None;
     }
     work.await

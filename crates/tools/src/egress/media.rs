@@ -1,4 +1,4 @@
-//! The media type of fetched content: by its first bytes where they are conclusive, else as the server declared it.
+//! The media type of fetched content: by its first bytes if they are conclusive, otherwise as the server declared it.
 
 use amalgam_core::{FetchedFile, media};
 use bytes::Bytes;

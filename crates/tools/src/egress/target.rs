@@ -1,4 +1,4 @@
-//! A URL, taken apart once. Everything that decides and everything that connects uses these parts.
+//! A URL, parsed once. All checks and the connection use these parts.
 
 use std::{
     fmt,
@@ -9,10 +9,10 @@ use http::{HeaderValue, Uri, uri::PathAndQuery};
 
 use super::EgressError;
 
-/// Longer ones are data, not addresses.
+/// A longer URL is data, not an address.
 const MAX_URL_BYTES: usize = 8 * 1024;
 
-/// Where a request goes.
+/// The target of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) tls: bool,
@@ -21,7 +21,7 @@ pub(super) struct Target {
     pub(super) path: PathAndQuery,
 }
 
-/// Who is asked for.
+/// The host of a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Host {
     /// In lower case, without a final dot.
@@ -55,7 +55,7 @@ impl Target {
         Ok(Self { tls, host, port, path })
     }
 
-    /// What the `Host` header says.
+    /// The value of the `Host` header.
     pub(super) fn host_header(&self) -> HeaderValue {
         let host = &self.host;
         let text = match (self.tls, self.port) {
@@ -66,16 +66,16 @@ impl Target {
     }
 }
 
-/// Ends of names that public servers do not have: RFC 6761, RFC 6762 with its appendix G, RFC 8375.
-const PRIVATE_ENDS: [&str; 9] =
+/// Endings of names that public servers do not have: RFC 6761, RFC 6762 with its appendix G, RFC 8375.
+const PRIVATE_ENDINGS: [&str; 9] =
     ["localhost", "local", "internal", "intranet", "private", "corp", "home", "lan", "home.arpa"];
 
 impl Host {
-    /// Whether it is a name as private networks have them: a single word, or one with an end of theirs.
-    pub(super) fn is_of_a_private_network(&self) -> bool {
+    /// Whether this is a name of a private network: a single label, or a private ending.
+    pub(super) fn is_private(&self) -> bool {
         let Self::Name(name) = self else { return false };
         let ends_in = |end: &&str| name.strip_suffix(*end).is_some_and(|rest| rest.ends_with('.'));
-        !name.contains('.') || PRIVATE_ENDS.iter().any(ends_in)
+        !name.contains('.') || PRIVATE_ENDINGS.iter().any(ends_in)
     }
 }
 
@@ -89,15 +89,15 @@ impl fmt::Display for Host {
     }
 }
 
-/// A port in decimal digits; zero is none.
+/// A port in decimal digits, other than zero.
 pub(super) fn port(text: &str) -> Option<u16> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?.filter(|port| *port != 0)
 }
 
-/// A host as a URL writes it.
+/// Parses the host of a URL.
 ///
-/// Resolvers read `127.1`, `0177.0.0.1`, `0x7f000001` and `2130706433` as addresses. Here a host that ends in a
-/// number is an address in the usual four parts or nothing, so that none of them is ever taken for a name.
+/// Resolvers accept `127.1`, `0177.0.0.1`, `0x7f000001` and `2130706433` as addresses. Here a host that ends in a
+/// number must be an address in the usual four parts, so that none of these forms counts as a name.
 pub(super) fn host(text: &str) -> Option<Host> {
     if let Some(inner) = text.strip_prefix('[') {
         let address: Ipv6Addr = inner.strip_suffix(']')?.parse().ok()?;
@@ -224,7 +224,7 @@ mod tests {
             let url = format!("https://{text}/");
             match Target::parse(&url) {
                 Err(EgressError::BadUrl(_)) => {}
-                // A final dot changes nothing about a plain address.
+                // A final dot does not change a plain address.
                 Ok(target) => assert_eq!((text, target.host), ("1.2.3.4.", Host::Address([1, 2, 3, 4].into()))),
                 Err(error) => panic!("{text}: {error}"),
             }

@@ -7,17 +7,17 @@ use http::{Response, header};
 
 use crate::{secrets::Secrets, text};
 
-/// How much of an error page the model is shown.
+/// How much of an error page the model sees.
 const MAX_REASON_CHARS: usize = 200;
 
-/// Steps into the answer.
+/// A path into the answer.
 pub(super) struct ResultPath {
     written: String,
     steps: Vec<String>,
 }
 
 impl ResultPath {
-    /// `data.items.0`, or the JSON pointer `/data/items/0`; nothing for the whole answer.
+    /// Parses `data.items.0` or the JSON pointer `/data/items/0`; `None` is the whole answer.
     pub(super) fn parse(text: Option<&str>) -> Result<Self, String> {
         let written = text.unwrap_or_default();
         let steps: Vec<String> = match written.strip_prefix('/') {
@@ -39,7 +39,7 @@ impl ResultPath {
     }
 }
 
-/// What the tool gives back.
+/// The tool's output.
 pub(super) fn output(
     response: &Response<Bytes>,
     path: &ResultPath,
@@ -77,7 +77,7 @@ fn read(response: &Response<Bytes>, secrets: &Secrets) -> Result<Json, ToolError
         return Ok(Json::from_writer(writer));
     }
     let is_json = media_type == "application/json" || media_type.ends_with("+json");
-    // A service that repeats what it was sent must not hand our credential to the model.
+    // A service that repeats its request must not reveal our credential to the model.
     let text = match std::str::from_utf8(body) {
         Ok(text) => secrets.hide(text).into_owned(),
         Err(_) if media_type.starts_with("text/") => secrets.hide(&String::from_utf8_lossy(body)).into_owned(),

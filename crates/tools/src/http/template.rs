@@ -1,4 +1,4 @@
-//! Templates of URLs and JSON bodies that arguments fill.
+//! Templates of URLs and JSON bodies, filled with arguments.
 
 use std::{borrow::Cow, fmt};
 
@@ -9,13 +9,13 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use super::argument;
 use crate::egress::check_url;
 
-/// What stays as it is: letters, digits and what no part of a URL gives a meaning to.
+/// Percent-encodes everything except letters, digits and characters without a meaning in URLs.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// A URL with places in its path and query.
+/// A URL with placeholders in its path and query.
 pub(super) struct UrlTemplate {
     text: String,
-    /// Scheme, host and port: as written, without places.
+    /// Scheme, host and port, without placeholders.
     origin: String,
     path: Vec<Piece>,
     query: Vec<Vec<Piece>>,
@@ -43,7 +43,7 @@ impl UrlTemplate {
             path: pieces(path)?,
             query: query.into_iter().flat_map(|query| query.split('&')).map(pieces).collect::<Result<_, _>>()?,
         };
-        // With something harmless in every place it has to be a URL.
+        // With a harmless value in every placeholder it must be a valid URL.
         let sample = template.assemble(|_| Ok(Some(Cow::Borrowed("x"))))?;
         check_url(&sample)?;
         Ok(template)
@@ -61,7 +61,7 @@ impl UrlTemplate {
                 Piece::Text(text) => url.push_str(text),
                 Piece::Place(name) => {
                     let value = value(name)?.ok_or_else(|| format!("the argument `{name}` is missing"))?;
-                    if value.is_empty() || climbs(&value) {
+                    if value.is_empty() || is_dot_segment(&value) {
                         return Err(format!("the argument `{name}` cannot be part of a path"));
                     }
                     url.extend(utf8_percent_encode(&value, ENCODED));
@@ -75,9 +75,9 @@ impl UrlTemplate {
             url.push_str(&part);
             separator = '&';
         }
-        // Two harmless pieces may make a step upwards together.
+        // Two harmless pieces together may form `..`.
         let path = url.get(self.origin.len()..).unwrap_or_default().split('?').next().unwrap_or_default();
-        match climbs(path) {
+        match is_dot_segment(path) {
             true => Err("the arguments lead out of the path".to_owned()),
             false => Ok(url),
         }
@@ -90,7 +90,7 @@ impl fmt::Display for UrlTemplate {
     }
 }
 
-/// One `name=value`; nothing when an argument in it is absent.
+/// One `name=value`; `None` if one of its arguments is absent.
 fn query_part<'a>(
     pieces: &[Piece],
     value: &impl Fn(&str) -> Result<Option<Cow<'a, str>>, String>,
@@ -108,8 +108,8 @@ fn query_part<'a>(
     Ok(Some(part))
 }
 
-/// Whether a server that takes paths apart would go up, or stay where it is.
-fn climbs(text: &str) -> bool {
+/// Whether a server would resolve the segment as `.` or `..`.
+fn is_dot_segment(text: &str) -> bool {
     text.split(['/', '\\']).any(|segment| segment == "." || segment == "..")
 }
 
@@ -137,7 +137,7 @@ fn literal(text: &str) -> Result<Piece, String> {
     }
 }
 
-/// A value as it stands in a URL: the characters of a string, the JSON of anything else.
+/// A value in a URL: the characters of a string, the JSON of anything else.
 fn plain(value: Raw<'_>) -> Cow<'_, str> {
     match value.as_str() {
         Some(text) => text.decode(),
@@ -145,7 +145,7 @@ fn plain(value: Raw<'_>) -> Cow<'_, str> {
     }
 }
 
-/// A body with places in it.
+/// A body with placeholders.
 pub(super) struct BodyTemplate(Json);
 
 impl BodyTemplate {
@@ -153,7 +153,7 @@ impl BodyTemplate {
         Self(template)
     }
 
-    /// The body for these arguments. A field whose argument is absent is left out.
+    /// The body for these arguments. A field whose argument is absent is omitted.
     pub(super) fn fill(&self, arguments: Raw<'_>) -> Bytes {
         let template = self.0.raw();
         if template.as_str().is_some_and(|text| text.is("arguments")) {
@@ -170,7 +170,7 @@ impl BodyTemplate {
 }
 
 enum Filled<'a> {
-    /// As the template has it.
+    /// A value of the template.
     Value(Raw<'a>),
     Argument(Raw<'a>),
     Absent,
@@ -199,7 +199,7 @@ fn fill(writer: &mut Writer, value: Raw<'_>, arguments: Raw<'_>) {
         Shape::Array => writer.array(|writer| {
             for value in value.elements() {
                 match filled(value, arguments) {
-                    // The places of the others stay.
+                    // The other elements keep their positions.
                     Filled::Absent => writer.null(),
                     Filled::Argument(value) => writer.raw(value),
                     Filled::Value(value) => fill(writer, value, arguments),

@@ -1,24 +1,23 @@
-//! A library for tests: pieces by tenant, found by the words that they hold.
+//! A library for tests: chunks by tenant, found by their words.
 
 use std::sync::{Arc, Mutex};
 
 use amalgam_core::{
-    BoxFuture, Fault, FaultKind, Retrieval, RetrievalQuery, RetrievalResult, Scope,
-    execute::request::Condition,
+    BoxFuture, Condition, Fault, FaultKind, Retrieval, RetrievalQuery, RetrievalResult, Scope,
     store::{
-        Collection, DocumentListing, DocumentRecord, FoundChunk, Imported, KnowledgeQuery, KnowledgeStore, NewDocument,
-        Stored, Within,
+        Collection, DocumentListing, DocumentRecord, FoundChunk, ImportCounts, KnowledgeQuery, KnowledgeStore,
+        NewDocument, Stored, Within,
     },
 };
 
 use super::KnowledgePorts;
 
-/// Pieces of tenant 1 and of tenant 2.
+/// Chunks of tenant 1 and of tenant 2.
 #[derive(Default)]
 pub(crate) struct Library {
     pub(crate) pieces: Vec<(i64, FoundChunk)>,
     pub(crate) broken: bool,
-    /// What was looked for.
+    /// The queries so far.
     pub(crate) asked: Mutex<Vec<String>>,
 }
 
@@ -33,7 +32,7 @@ impl Library {
     }
 }
 
-/// A piece of a file of Rust.
+/// A chunk of a Rust file.
 pub(crate) fn piece(id: &str, collection: &str, path: &str, content: &str, score: f64) -> FoundChunk {
     FoundChunk {
         id: id.to_owned(),
@@ -135,7 +134,7 @@ impl KnowledgeStore for Library {
         _embedding_model: Option<&'a str>,
         _documents: Vec<NewDocument>,
         _now_ms: u64,
-    ) -> Stored<'a, Option<Imported>> {
+    ) -> Stored<'a, Option<ImportCounts>> {
         Box::pin(async { Ok(None) })
     }
 

@@ -1,4 +1,4 @@
-//! MCP over streamable HTTP: one POST a message, answered as JSON or as a stream of events.
+//! MCP over streamable HTTP: one POST per message, answered as JSON or as an event stream.
 //!
 //! All requests use guarded egress. Requests carry the credential stored for the server, never the caller's.
 
@@ -21,17 +21,17 @@ use crate::egress::{Answer, Egress, check_url};
 use crate::headers;
 use crate::secrets::Secrets;
 
-/// The most that one answer may have, with everything that is said on the way.
+/// The maximum size of one answer, including everything before its result.
 const MAX_ANSWER_BYTES: usize = 2 * 1024 * 1024;
-/// The most that one message may have.
+/// The maximum size of one message.
 const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
-/// A server that keeps asking us in the middle of its answer gets no further replies.
+/// The maximum number of replies to requests that a server sends during its answer.
 const MAX_REPLIES: usize = 16;
 const MAX_SESSION_BYTES: usize = 1024;
-/// Cancellations under way at once; further ones are not sent, which costs the server some work in vain.
-const MAX_GOODBYES: usize = 32;
-const GOODBYE: Duration = Duration::from_secs(5);
-/// How long a server that refused our greeting has to show that it speaks the older transport.
+/// The maximum number of cancellations in progress; without a cancellation the server only works in vain.
+const MAX_CANCELLATIONS: usize = 32;
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a server that refused `initialize` has to show that it uses the older transport.
 const LEGACY_PROBE: Duration = Duration::from_secs(5);
 const LEGACY: &str = "it speaks the legacy HTTP+SSE transport of MCP 2024-11-05, which is not supported; give the address of \
                       its streamable HTTP transport";
@@ -40,15 +40,15 @@ const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-versi
 /// Headers that the MCP protocol defines; settings may not set them.
 const OURS: [HeaderName; 4] = [header::CONTENT_TYPE, header::ACCEPT, SESSION_ID, PROTOCOL_VERSION];
 
-/// A server behind a URL.
+/// A server with a URL.
 pub(super) struct HttpLink {
     peer: Arc<Peer>,
     secrets: Secrets,
     session: tokio::sync::Mutex<Option<Arc<Session>>>,
     next_id: AtomicU64,
-    /// Counts how often the server said that its tools have changed.
+    /// Counts the server's change notifications.
     changes: AtomicU64,
-    goodbyes: Mutex<JoinSet<()>>,
+    cancellations: Mutex<JoinSet<()>>,
 }
 
 struct Peer {
@@ -62,10 +62,10 @@ struct Session {
     protocol: &'static str,
 }
 
-enum Asked {
+enum Reply {
     Answered(Json),
-    /// The server does not know our session, and so has done nothing.
-    Forgotten,
+    /// The server does not know our session, so it has done nothing.
+    UnknownSession,
 }
 
 impl HttpLink {
@@ -95,7 +95,7 @@ impl HttpLink {
             session: tokio::sync::Mutex::default(),
             next_id: AtomicU64::new(1),
             changes: AtomicU64::new(0),
-            goodbyes: Mutex::default(),
+            cancellations: Mutex::default(),
         })
     }
 
@@ -103,52 +103,52 @@ impl HttpLink {
         self.changes.load(Ordering::Relaxed)
     }
 
-    /// Asks, in a new session if the server has forgotten ours.
+    /// Sends a request, in a new session if the server has dropped ours.
     pub(super) async fn ask(&self, method: &'static str, params: Raw<'_>) -> Result<Json, Failure> {
         for _ in 0..2 {
             let session = self.session().await?;
             match self.ask_in(&session, method, params).await? {
-                Asked::Answered(result) => return Ok(result),
-                Asked::Forgotten => self.forget(&session).await,
+                Reply::Answered(result) => return Ok(result),
+                Reply::UnknownSession => self.forget(&session).await,
             }
         }
         Err(broken("the MCP server forgets its sessions at once").into())
     }
 
-    /// Ends the session, as far as the server cares.
+    /// Ends the session at the server.
     pub(super) async fn close(&self) {
         let Some(session) = self.session.lock().await.take() else { return };
         if session.id.is_some() {
-            // Some servers keep clients from ending sessions; they will forget it by themselves.
-            let _ = timeout(GOODBYE, self.peer.send(Method::DELETE, Some(&session), Bytes::new())).await;
+            // Some servers do not let clients end sessions; they expire.
+            let _ = timeout(CANCEL_TIMEOUT, self.peer.send(Method::DELETE, Some(&session), Bytes::new())).await;
         }
     }
 
-    async fn ask_in(&self, session: &Arc<Session>, method: &'static str, params: Raw<'_>) -> Result<Asked, Failure> {
+    async fn ask_in(&self, session: &Arc<Session>, method: &'static str, params: Raw<'_>) -> Result<Reply, Failure> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let mut interest = Interest { link: self, session, id, ended: false };
+        let mut pending = PendingRequest { link: self, session, id, ended: false };
         let answered = self.exchange(Some(session), id, rpc::request(id, method, params)).await;
-        interest.ended = true;
-        answered.map(|(_, asked)| asked)
+        pending.ended = true;
+        answered.map(|(_, reply)| reply)
     }
 
-    /// The current session. The first request opens it, and the others wait for that.
+    /// The current session. The first request opens it, and the others wait for it.
     async fn session(&self) -> Result<Arc<Session>, Failure> {
         let mut session = self.session.lock().await;
         if let Some(session) = &*session {
             return Ok(Arc::clone(session));
         }
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let request = rpc::request(id, "initialize", rpc::introduction().raw());
-        let (head, asked) = self.exchange(None, id, request).await?;
-        let Asked::Answered(introduction) = asked else {
+        let request = rpc::request(id, "initialize", rpc::initialize_params().raw());
+        let (head, reply) = self.exchange(None, id, request).await?;
+        let Reply::Answered(introduction) = reply else {
             return Err(broken("no MCP server is at this address").into());
         };
-        let protocol = rpc::agreed(introduction.raw())?;
+        let protocol = rpc::chosen_protocol(introduction.raw())?;
         let id = head.get(SESSION_ID).filter(|id| id.len() <= MAX_SESSION_BYTES && id.to_str().is_ok()).cloned();
         let opened = Arc::new(Session { id, protocol });
-        let told = rpc::notice("notifications/initialized", Raw::EMPTY_OBJECT);
-        let answer = self.peer.send(Method::POST, Some(&opened), told).await?;
+        let notification = rpc::notice("notifications/initialized", Raw::EMPTY_OBJECT);
+        let answer = self.peer.send(Method::POST, Some(&opened), notification).await?;
         if !answer.head.status.is_success() {
             return Err(broken(format!("the MCP server answered with status {}", answer.head.status)).into());
         }
@@ -168,14 +168,14 @@ impl HttpLink {
         session: Option<&Session>,
         id: u64,
         request: Bytes,
-    ) -> Result<(HeaderMap, Asked), Failure> {
+    ) -> Result<(HeaderMap, Reply), Failure> {
         let answer = self.peer.send(Method::POST, session, request).await?;
         let status = answer.head.status;
         if session.is_none() && status.is_client_error() && self.peer.is_legacy().await {
             return Err(ToolError::Unsupported(LEGACY).into());
         }
         if status == StatusCode::NOT_FOUND && session.is_none_or(|session| session.id.is_some()) {
-            return Ok((HeaderMap::new(), Asked::Forgotten));
+            return Ok((HeaderMap::new(), Reply::UnknownSession));
         }
         if !status.is_success() {
             return Err(broken(format!("the MCP server answered with status {status}")).into());
@@ -186,12 +186,12 @@ impl HttpLink {
             "text/event-stream" => self.read_stream(answer, session, id).await?,
             "application/json" => {
                 let response = answer.collect().await.map_err(ToolError::from)?;
-                let (found, _) = self.look(response.body(), id)?;
+                let (found, _) = self.find_answer(response.body(), id)?;
                 found.ok_or_else(|| broken("the MCP server answered something else"))?
             }
             _ => return Err(broken("the MCP server answered with neither JSON nor events").into()),
         };
-        Ok((head, Asked::Answered(result)))
+        Ok((head, Reply::Answered(result)))
     }
 
     async fn read_stream(&self, mut answer: Answer, session: Option<&Session>, id: u64) -> Result<Json, Failure> {
@@ -207,11 +207,11 @@ impl HttpLink {
                 true => reader.end(),
                 false => reader.frame().map_err(|_| ToolError::TooLarge)?,
             } {
-                // An event without data only marks a place in the stream.
+                // An event without data only marks a position in the stream.
                 if frame.data.is_empty() {
                     continue;
                 }
-                let (found, replies) = self.look(&frame.data, id)?;
+                let (found, replies) = self.find_answer(&frame.data, id)?;
                 if let Some(found) = found {
                     return Ok(found);
                 }
@@ -226,13 +226,13 @@ impl HttpLink {
         }
     }
 
-    /// Looks for the answer in a text, and at what else it holds: the replies to what the server asks on the way.
-    fn look(&self, text: &[u8], id: u64) -> Result<(Option<Json>, Vec<Bytes>), Failure> {
+    /// Finds the answer in a text, and the replies to requests that the server sends before it.
+    fn find_answer(&self, text: &[u8], id: u64) -> Result<(Option<Json>, Vec<Bytes>), Failure> {
         if text.len() > MAX_MESSAGE_BYTES {
             return Err(ToolError::TooLarge.into());
         }
         let text = std::str::from_utf8(text).map_err(|_| broken("the MCP server sent no UTF-8"))?;
-        // A server that repeats our credential must not hand it to the model.
+        // A server that repeats our credential must not reveal it to the model.
         let text = self.secrets.hide(text);
         let whole =
             Raw::parse(text.as_bytes()).map_err(|error| broken(format!("the MCP server sent no JSON: {error}")))?;
@@ -240,32 +240,32 @@ impl HttpLink {
         for message in rpc::messages(whole) {
             match message {
                 Message::Answer { id: other, result } if other == id => {
-                    found = Some(Json::from(result.map_err(Failure::Said)?));
+                    found = Some(Json::from(result.map_err(Failure::Refused)?));
                 }
                 Message::Request { id, method } => replies.push(rpc::reply(id, &method)),
-                Message::Notice { method } if method == "notifications/tools/list_changed" => {
+                Message::Notification { method } if method == "notifications/tools/list_changed" => {
                     self.changes.fetch_add(1, Ordering::Relaxed);
                 }
-                Message::Answer { .. } | Message::Notice { .. } => {}
+                Message::Answer { .. } | Message::Notification { .. } => {}
             }
         }
         Ok((found, replies))
     }
 
     /// Notifies the server that a request is cancelled. Called from a drop, so it only spawns the notification.
-    fn say_goodbye(&self, session: &Arc<Session>, id: u64) {
+    fn notify_cancelled(&self, session: &Arc<Session>, id: u64) {
         let Ok(runtime) = Handle::try_current() else { return };
-        let mut goodbyes = self.goodbyes.lock().unwrap_or_else(PoisonError::into_inner);
-        while goodbyes.try_join_next().is_some() {}
-        if goodbyes.len() >= MAX_GOODBYES {
+        let mut cancellations = self.cancellations.lock().unwrap_or_else(PoisonError::into_inner);
+        while cancellations.try_join_next().is_some() {}
+        if cancellations.len() >= MAX_CANCELLATIONS {
             return;
         }
         let (peer, session) = (Arc::clone(&self.peer), Arc::clone(session));
         let goodbye = async move {
             // Best effort: no request is left that could report the failure.
-            let _ = timeout(GOODBYE, peer.send(Method::POST, Some(&session), rpc::cancelled(id))).await;
+            let _ = timeout(CANCEL_TIMEOUT, peer.send(Method::POST, Some(&session), rpc::cancelled(id))).await;
         };
-        goodbyes.spawn_on(goodbye, &runtime);
+        cancellations.spawn_on(goodbye, &runtime);
     }
 }
 
@@ -283,8 +283,8 @@ impl Peer {
 }
 
 impl Peer {
-    /// Whether the server speaks the transport that streamable HTTP replaced: it refuses a POST to its address, and answers
-    /// a GET with a stream whose first event names the address for messages.
+    /// Whether the server uses the transport that streamable HTTP replaced: it refuses a POST to its address, and
+    /// answers a GET with a stream whose first event names the address for messages.
     async fn is_legacy(&self) -> bool {
         let probe = async {
             let mut answer = self.send(Method::GET, None, Bytes::new()).await.ok()?;
@@ -305,7 +305,7 @@ impl Peer {
     }
 }
 
-/// A token that is written without a scheme is a bearer's.
+/// A token without a scheme is a bearer token.
 fn with_scheme(authorization: &str) -> String {
     let authorization = authorization.trim();
     match authorization.contains(' ') {
@@ -315,17 +315,17 @@ fn with_scheme(authorization: &str) -> String {
 }
 
 /// A pending request. Dropping it before the answer arrives notifies the server.
-struct Interest<'a> {
+struct PendingRequest<'a> {
     link: &'a HttpLink,
     session: &'a Arc<Session>,
     id: u64,
     ended: bool,
 }
 
-impl Drop for Interest<'_> {
+impl Drop for PendingRequest<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            self.link.say_goodbye(self.session, self.id);
+            self.link.notify_cancelled(self.session, self.id);
         }
     }
 }

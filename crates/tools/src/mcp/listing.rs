@@ -7,7 +7,7 @@ use tracing::warn;
 
 use crate::text;
 
-/// More tools than this no model can tell apart.
+/// More tools than a model can distinguish.
 const MAX_TOOLS: usize = 128;
 const MAX_PAGES: usize = 32;
 const MAX_CURSOR_BYTES: usize = 4 * 1024;
@@ -15,7 +15,7 @@ const MAX_NAME_BYTES: usize = 128;
 const MAX_DESCRIPTION_BYTES: usize = 4 * 1024;
 const MAX_PARAMETERS_BYTES: usize = 64 * 1024;
 const MAX_ANNOTATIONS_BYTES: usize = 4 * 1024;
-/// All of a server's tools together: lists are kept, and there are many servers.
+/// The maximum size of all tools of one server, because lists of many servers are cached.
 const MAX_LIST_BYTES: usize = 512 * 1024;
 
 /// A tool as its server describes it. All of it is untrusted text.
@@ -23,21 +23,21 @@ const MAX_LIST_BYTES: usize = 512 * 1024;
 pub struct ListedTool {
     /// Its name at its server: letters, digits, `_`, `-`, `.` and `/`. Upstreams accept fewer characters.
     pub name: String,
-    /// What it is for, in the server's words; at most 4 KiB.
+    /// The server's description; at most 4 KiB.
     pub description: Option<String>,
     /// The JSON Schema of its arguments; an object that has not been compiled yet.
     pub parameters: Json,
-    /// What else it says about itself: an object of hints.
+    /// Further hints of the server, an object.
     pub annotations: Option<Json>,
 }
 
 impl ListedTool {
-    /// Whether it says that it changes nothing.
+    /// Whether it declares that it changes nothing.
     pub fn is_read_only(&self) -> bool {
         self.hints("readOnlyHint")
     }
 
-    /// Whether it says that running it twice is as good as once.
+    /// Whether it declares that it is idempotent.
     pub fn is_idempotent(&self) -> bool {
         self.is_read_only() || self.hints("idempotentHint")
     }
@@ -47,7 +47,7 @@ impl ListedTool {
         hint.and_then(Raw::as_bool) == Some(true)
     }
 
-    /// What it takes in memory, more or less.
+    /// Its approximate size in memory.
     fn bytes(&self) -> usize {
         let annotations = self.annotations.as_ref().map_or(0, |annotations| annotations.bytes().len());
         self.description.as_ref().map_or(0, String::len) + self.parameters.bytes().len() + annotations
@@ -66,7 +66,7 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    /// What to ask for the next page with.
+    /// The parameters of the request for the next page.
     pub(super) fn params(&self) -> Json {
         let mut writer = Writer::default();
         writer.object(|writer| {
@@ -77,7 +77,7 @@ impl Listing {
         Json::from_writer(writer)
     }
 
-    /// Takes a page, and says whether another one is worth asking for.
+    /// Adds a page, and returns whether to request another one.
     pub(super) fn take(&mut self, page: Raw<'_>) -> bool {
         self.pages += 1;
         for tool in page.get("tools").into_iter().flat_map(Raw::elements) {
@@ -91,7 +91,7 @@ impl Listing {
         }
         let next = page.get_str("nextCursor").filter(|cursor| !cursor.is_empty() && cursor.len() <= MAX_CURSOR_BYTES);
         let next = next.map(std::borrow::Cow::into_owned);
-        // A cursor that leads to itself is a list without an end.
+        // A cursor that leads to itself would make the list endless.
         let goes_on = next.is_some() && next != self.cursor && self.pages < MAX_PAGES && self.tools.len() < MAX_TOOLS;
         self.cursor = next;
         goes_on
@@ -101,7 +101,7 @@ impl Listing {
         self.tools.len() < MAX_TOOLS && self.bytes + tool.bytes() <= MAX_LIST_BYTES
     }
 
-    /// The tools, and a line in the log about those that were left out.
+    /// The tools. Logs how many were dropped.
     pub(super) fn finish(self, label: &str) -> Vec<ListedTool> {
         if self.left_out > 0 {
             warn!(mcp.server = label, left_out = self.left_out, "tools of an MCP server are left out");
@@ -192,8 +192,8 @@ mod tests {
         ]});
         taken(&mut listing, &page);
         let tools = listing.finish("test");
-        let told: Vec<_> = tools.iter().map(|tool| (tool.is_read_only(), tool.is_idempotent())).collect();
+        let hints: Vec<_> = tools.iter().map(|tool| (tool.is_read_only(), tool.is_idempotent())).collect();
         let plain = (false, false);
-        assert_eq!(told, [(true, true), (false, true), plain, plain, plain, plain]);
+        assert_eq!(hints, [(true, true), (false, true), plain, plain, plain, plain]);
     }
 }

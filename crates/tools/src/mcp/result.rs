@@ -8,7 +8,7 @@ use crate::text;
 
 const MAX_REASON_CHARS: usize = 2_000;
 
-/// Structured content wins; texts are joined; anything else stays the list that it is.
+/// Structured content takes precedence; texts are joined; anything else stays a list.
 pub(super) fn output(result: Raw<'_>) -> Result<ToolOutput, ToolError> {
     let content = result.get("content").unwrap_or(Raw::NULL);
     if result.get("isError").and_then(Raw::as_bool) == Some(true) {

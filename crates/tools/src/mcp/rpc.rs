@@ -1,4 +1,4 @@
-//! JSON-RPC as MCP uses it: what we write, and what may come back.
+//! JSON-RPC as MCP uses it: messages to and from servers.
 
 use std::borrow::Cow;
 
@@ -8,21 +8,21 @@ use bytes::Bytes;
 
 use crate::text;
 
-/// The protocol that we ask for.
+/// The protocol version that we request.
 pub(super) const PROTOCOL: &str = "2025-11-25";
-/// What a server may answer instead.
-const SPOKEN: [&str; 3] = [PROTOCOL, "2025-06-18", "2025-03-26"];
+/// The versions that we accept.
+const ACCEPTED_PROTOCOLS: [&str; 3] = [PROTOCOL, "2025-06-18", "2025-03-26"];
 const METHOD_NOT_FOUND: &str = "-32601";
-/// How much of a server's words goes into an error.
+/// How much of a server's message an error quotes.
 const MAX_WORDS: usize = 500;
 
 /// Why a request has no result.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The server was not reached, or not understood.
+    /// The server was not reached, or its answer was not understood.
     Tool(ToolError),
-    /// The server says no; its own words, bounded.
-    Said(String),
+    /// The server returned an error; its message, bounded.
+    Refused(String),
 }
 
 impl From<ToolError> for Failure {
@@ -35,23 +35,23 @@ impl From<Failure> for ToolError {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Tool(error) => error,
-            Failure::Said(words) => Self::Refused(words),
+            Failure::Refused(words) => Self::Refused(words),
         }
     }
 }
 
-/// One message from a server.
+/// One message of a server.
 #[derive(Debug)]
 pub(super) enum Message<'a> {
     /// The answer to one of our requests.
     Answer { id: u64, result: Result<Raw<'a>, String> },
-    /// It wants something of us.
+    /// A request of the server.
     Request { id: Raw<'a>, method: Cow<'a, str> },
-    /// It tells us something.
-    Notice { method: Cow<'a, str> },
+    /// A notification of the server.
+    Notification { method: Cow<'a, str> },
 }
 
-/// The messages in a text: one, or several in an array, as an older protocol had it. What is none is left out.
+/// The messages in a text: one, or several in an array, as an older version allows. Anything else is ignored.
 pub(super) fn messages(whole: Raw<'_>) -> impl Iterator<Item = Message<'_>> {
     let one = (whole.shape() != Shape::Array).then_some(whole);
     one.into_iter().chain(whole.elements()).filter_map(message)
@@ -62,7 +62,7 @@ fn message(raw: Raw<'_>) -> Option<Message<'_>> {
     let method = raw.get_str("method");
     match (id, method) {
         (Some(id), Some(method)) => Some(Message::Request { id, method }),
-        (None, Some(method)) => Some(Message::Notice { method }),
+        (None, Some(method)) => Some(Message::Notification { method }),
         (Some(id), None) => {
             let result = match raw.get("error") {
                 Some(error) => Err(words(error)),
@@ -101,7 +101,7 @@ pub(super) fn notice(method: &'static str, params: Raw<'_>) -> Bytes {
     })
 }
 
-/// The word that the answer to a request is no longer wanted.
+/// The notification that a request is cancelled.
 pub(super) fn cancelled(id: u64) -> Bytes {
     let mut params = Writer::default();
     params.object(|params| {
@@ -111,7 +111,7 @@ pub(super) fn cancelled(id: u64) -> Bytes {
     notice("notifications/cancelled", Json::from_writer(params).raw())
 }
 
-/// Our answer to a server's request: we are alive, and offer nothing else.
+/// Our answer to a server's request: a `ping` succeeds, anything else is not supported.
 pub(super) fn reply(id: Raw<'_>, method: &str) -> Bytes {
     written(|writer| {
         writer.key("id").raw(id);
@@ -134,8 +134,8 @@ fn written(fill: impl FnOnce(&mut Writer)) -> Bytes {
     writer.into_bytes().into()
 }
 
-/// What we say about ourselves.
-pub(super) fn introduction() -> Json {
+/// The parameters of `initialize`.
+pub(super) fn initialize_params() -> Json {
     let mut writer = Writer::default();
     writer.object(|writer| {
         writer.key("protocolVersion").string(PROTOCOL);
@@ -148,10 +148,10 @@ pub(super) fn introduction() -> Json {
     Json::from_writer(writer)
 }
 
-/// The protocol that the server chose, if we speak it.
-pub(super) fn agreed(introduction: Raw<'_>) -> Result<&'static str, ToolError> {
+/// The version that the server chose, if we support it.
+pub(super) fn chosen_protocol(introduction: Raw<'_>) -> Result<&'static str, ToolError> {
     let chosen = introduction.get_str("protocolVersion").unwrap_or_default();
-    SPOKEN
+    ACCEPTED_PROTOCOLS
         .into_iter()
         .find(|spoken| *spoken == chosen)
         .ok_or_else(|| broken(format!("the MCP server speaks protocol `{}`", text::printable(&chosen, 40))))

@@ -15,7 +15,7 @@ use super::settings::{self, McpForm, Settings, Where};
 use super::{ToolRegistry, sealing, wrong};
 use crate::http::HttpTool;
 
-/// What a row of the bank needs to be run.
+/// What building a tool from a row needs.
 #[derive(Clone)]
 pub(super) struct RunnableTool {
     pub(super) check: Arc<dyn ArgumentCheck>,
@@ -31,7 +31,7 @@ enum Audience {
 }
 
 impl ToolRegistry {
-    /// The tool as a turn has it; nothing when nothing can run it, which the log says.
+    /// The tool for a turn; `None` if nothing can run it, which is logged.
     pub(super) async fn server_tool(&self, scope: &Scope, tool: &BankTool) -> Option<ServerTool> {
         let ready = match self.handlers.get(scope.tenant_id(), tool) {
             Some(ready) => ready,
@@ -55,7 +55,7 @@ impl ToolRegistry {
         })
     }
 
-    /// Whether the settings of a tool that is to be kept can be used.
+    /// Checks the settings of a tool before it is stored.
     pub(super) fn check_settings(&self, scope: &Scope, tool: &BankTool) -> Result<(), BankFault> {
         let audience = match tool.common {
             true => Audience::AllTenants,
@@ -76,12 +76,12 @@ impl ToolRegistry {
         let handler = match self.handler(scope, Audience::Tenant(tenant_id), tool) {
             Ok(Some(handler)) => handler,
             Ok(None) => return None,
-            // RNCC-30: what this program does not have is not offered.
+            // RNCC-30: a tool that this program does not have is not offered.
             Err(fault) if tool.kind == BankKind::Builtin => {
                 debug!(tenant.id = tenant_id, "tool {name} of the bank is left out: {}", fault.reason);
                 return None;
             }
-            // The caller learns that the tool does not work, and the log says why.
+            // The caller learns that the tool does not work; the log has the reason.
             Err(BankFault { field, reason }) => {
                 warn!(tenant.id = tenant_id, "tool {name} of the bank cannot be run: {field}: {reason}");
                 Arc::new(Unusable { detail: format!("{field}: {reason}") })
@@ -90,7 +90,7 @@ impl ToolRegistry {
         Some(RunnableTool { check, handler })
     }
 
-    /// What runs a tool; nothing for one that the client runs.
+    /// The handler of a tool; `None` for a client-run tool.
     fn handler(
         &self,
         scope: &Scope,
@@ -161,8 +161,8 @@ fn in_settings(fault: BankFault) -> BankFault {
     wrong(format!("settings.{}", fault.field), fault.reason)
 }
 
-/// A tool of a tenant's MCP server, whose session is looked up for every call: what is kept for long must not keep the
-/// server from being let go.
+/// A tool of a tenant's MCP server. The server is looked up for every call, because a cached handler must not keep it
+/// from being evicted.
 struct Remote {
     servers: Arc<Servers>,
     address: Address,
@@ -179,7 +179,7 @@ impl Handler for Remote {
     }
 }
 
-/// A tool whose settings cannot be used.
+/// A tool with invalid settings.
 struct Unusable {
     detail: String,
 }

@@ -1,4 +1,4 @@
-//! Handlers of the bank's tools that were built before, so that a turn does not build them again.
+//! A cache of handlers of bank tools, so that a turn does not build them again.
 
 use std::{
     collections::HashMap,
@@ -32,7 +32,7 @@ impl HandlerCache {
         let mut state = self.state();
         state.uses += 1;
         let uses = state.uses;
-        // The whole row and not its time alone: two writes may share a millisecond.
+        // The whole row is compared, not only its time: two writes may have the same millisecond.
         let entry = state.entries.get_mut(&(tenant_id, tool.name.clone())).filter(|entry| entry.tool == *tool)?;
         entry.used = uses;
         Some(entry.ready.clone())

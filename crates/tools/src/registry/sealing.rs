@@ -1,6 +1,6 @@
 //! Secrets in the settings of tools: sealed before they are stored, never returned.
 //!
-//! A secret belongs to the address that it is sent to. A caller that changes the address has to send the secret again:
+//! A secret belongs to the address that it is sent to. A caller that changes the address must send the secret again:
 //! otherwise it could point a tool at its own host to read a secret that the API never returns.
 
 use amalgam_core::{
@@ -9,12 +9,12 @@ use amalgam_core::{
 };
 use amalgam_protocol::{Json, Raw, Shape, Writer};
 
-use super::secret::{self, Written};
+use super::secret::{self, SecretInput};
 use super::wrong;
 use crate::headers::holds_a_credential;
 
-/// What the secrets of a tool are bound to: its bank, and being a tool's, so that nothing else that was sealed for the
-/// same tenant can be passed off as one.
+/// What the secrets of a tool are bound to: its bank and its purpose, so that no other sealed value of the tenant can
+/// be used as one.
 pub(super) fn context(scope: &Scope, tool: &BankTool) -> String {
     match tool.common {
         true => "tenant:0 tool".to_owned(),
@@ -22,54 +22,54 @@ pub(super) fn context(scope: &Scope, tool: &BankTool) -> String {
     }
 }
 
-/// The settings as they are kept. A secret that stays what it was is taken from the tool that was there before.
+/// The settings to store. An unchanged secret is taken from the stored tool.
 pub(super) fn seal(
     seal: &dyn Seal,
     context: &str,
     tool: &BankTool,
     before: Option<&BankTool>,
 ) -> Result<Json, BankFault> {
-    rewritten(tool, |place, value| match secret::read(value, &place.path)? {
-        Written::Text(text) if text == secret::HIDDEN => kept(place, tool, before),
-        Written::Text(text) | Written::Secret(text) => Ok(secret::sealed(&seal.seal(context, text.as_bytes()))),
-        Written::Kept => kept(place, tool, before),
-        // Sealed texts come from the bank alone: a sealed text in a request may be another tenant's secret.
-        Written::Sealed(_) => Err(wrong(&place.path, "a sealed secret cannot be handed in")),
+    rewritten(tool, |position, value| match secret::read(value, &position.path)? {
+        SecretInput::Text(text) if text == secret::HIDDEN => stored_secret(position, tool, before),
+        SecretInput::Text(text) | SecretInput::Secret(text) => Ok(secret::sealed(&seal.seal(context, text.as_bytes()))),
+        SecretInput::Unchanged => stored_secret(position, tool, before),
+        // Only the bank contains sealed texts: one in a request may be another tenant's secret.
+        SecretInput::Sealed(_) => Err(wrong(&position.path, "a sealed secret cannot be handed in")),
     })
 }
 
-/// The settings with every secret sealed anew, by the newest key; nothing when one of them cannot be opened.
-pub(super) fn anew(seal: &dyn Seal, context: &str, tool: &BankTool) -> Option<Json> {
-    let resealed = rewritten(tool, |place, value| match secret::read(value, &place.path)? {
-        Written::Sealed(text) => match seal.open(context, &text) {
+/// The settings with every secret resealed with the newest key; `None` if one of them cannot be opened.
+pub(super) fn reseal(seal: &dyn Seal, context: &str, tool: &BankTool) -> Option<Json> {
+    let resealed = rewritten(tool, |position, value| match secret::read(value, &position.path)? {
+        SecretInput::Sealed(text) => match seal.open(context, &text) {
             Some(plain) => Ok(secret::sealed(&seal.seal(context, &plain))),
-            None => Err(wrong(&place.path, "it cannot be opened")),
+            None => Err(wrong(&position.path, "it cannot be opened")),
         },
-        Written::Text(_) | Written::Secret(_) | Written::Kept => Ok(Json::from(value)),
+        SecretInput::Text(_) | SecretInput::Secret(_) | SecretInput::Unchanged => Ok(Json::from(value)),
     });
     resealed.ok()
 }
 
-/// The settings as they are shown.
+/// The settings as the API returns them.
 pub(super) fn show(tool: &BankTool) -> Json {
-    // What is in the bank was sealed on its way there; should it not have the right shape, nothing is shown.
+    // Stored secrets are always sealed; if the form is unexpected, nothing is shown.
     rewritten(tool, |_, _| Ok(secret::hidden())).unwrap_or_else(|_| Json::from(Raw::EMPTY_OBJECT))
 }
 
-/// Where a secret stands.
-struct Place<'a> {
+/// The position of a secret.
+struct SecretPosition<'a> {
     /// `settings.headers.x-api-key`
     path: String,
-    /// The name of the header; none for the credential of an MCP server.
+    /// The header's name; `None` for the credential of an MCP server.
     header: Option<&'a str>,
 }
 
-fn kept(place: &Place<'_>, tool: &BankTool, before: Option<&BankTool>) -> Result<Json, BankFault> {
+fn stored_secret(position: &SecretPosition<'_>, tool: &BankTool, before: Option<&BankTool>) -> Result<Json, BankFault> {
     let before = before.filter(|before| before.kind == tool.kind && before.common == tool.common);
-    let missing = || wrong(&place.path, "there is no secret that could be kept");
+    let missing = || wrong(&position.path, "there is no secret that could be kept");
     let before = before.ok_or_else(missing)?;
     let stored = before.settings.raw();
-    let stored = match place.header {
+    let stored = match position.header {
         None => stored.get("authorization"),
         Some(name) => {
             let mut headers = stored.get("headers").into_iter().flat_map(Raw::fields);
@@ -77,10 +77,10 @@ fn kept(place: &Place<'_>, tool: &BankTool, before: Option<&BankTool>) -> Result
         }
     };
     let stored =
-        stored.filter(|value| matches!(secret::read(*value, ""), Ok(Written::Sealed(_)))).ok_or_else(missing)?;
+        stored.filter(|value| matches!(secret::read(*value, ""), Ok(SecretInput::Sealed(_)))).ok_or_else(missing)?;
     match destination(tool) == destination(before) {
         true => Ok(Json::from(stored)),
-        false => Err(wrong(&place.path, "the tool goes to another host now: give the secret again")),
+        false => Err(wrong(&position.path, "the tool goes to another host now: give the secret again")),
     }
 }
 
@@ -97,10 +97,10 @@ fn destination(tool: &BankTool) -> Option<String> {
     Some(format!("{scheme}://{authority}").to_ascii_lowercase())
 }
 
-/// The settings with every value that is or may be a secret replaced.
+/// The settings with every possible secret replaced.
 fn rewritten(
     tool: &BankTool,
-    mut replace: impl FnMut(&Place<'_>, Raw<'_>) -> Result<Json, BankFault>,
+    mut replace: impl FnMut(&SecretPosition<'_>, Raw<'_>) -> Result<Json, BankFault>,
 ) -> Result<Json, BankFault> {
     let has_headers = matches!(tool.kind, BankKind::Http | BankKind::Mcp);
     mapped(tool.settings.raw(), "settings", |key, value| match key {
@@ -108,10 +108,10 @@ fn rewritten(
             if value.as_str().is_some() && !holds_a_credential(name) {
                 return Ok(Json::from(value));
             }
-            replace(&Place { path: format!("settings.headers.{name}"), header: Some(name) }, value)
+            replace(&SecretPosition { path: format!("settings.headers.{name}"), header: Some(name) }, value)
         }),
         "authorization" if tool.kind == BankKind::Mcp => {
-            replace(&Place { path: "settings.authorization".to_owned(), header: None }, value)
+            replace(&SecretPosition { path: "settings.authorization".to_owned(), header: None }, value)
         }
         _ => Ok(Json::from(value)),
     })

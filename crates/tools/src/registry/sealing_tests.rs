@@ -183,11 +183,11 @@ fn secrets_are_resealed_only_if_all_of_them_can_be_opened() {
 
     let written = http("https://a.example/", json!({"x-api-key": {"secret": SECRET}, "x-version": "2"}));
     let before = kept(BankKind::Http, &written);
-    let after = anew(&Newer, "tenant:3 tool", &before).unwrap();
+    let after = reseal(&Newer, "tenant:3 tool", &before).unwrap();
     let sealed = |settings: &Json| settings.raw().get("headers").unwrap().get("x-api-key").unwrap().text().to_owned();
     assert!(sealed(&after).contains("ams3."), "{after:?}");
     assert_eq!(after.raw().text().replace("ams3.", ""), before.settings.raw().text(), "nothing else has changed");
-    assert_eq!(anew(&Visible, "tenant:4 tool", &before), None);
+    assert_eq!(reseal(&Visible, "tenant:4 tool", &before), None);
     let client = tool(BankKind::Client, &json!({}));
-    assert_eq!(anew(&Visible, "tenant:4 tool", &client), Some(client.settings));
+    assert_eq!(reseal(&Visible, "tenant:4 tool", &client), Some(client.settings));
 }

@@ -7,27 +7,27 @@ use amalgam_protocol::{Json, Raw, Shape, Writer};
 
 use super::wrong;
 
-/// What stands for a secret that is not shown, and for one that stays what it was.
+/// Replaces a secret in answers; in requests it means the stored secret.
 pub(super) const HIDDEN: &str = "***";
 
-/// A value where a secret may stand.
+/// A value that may be a secret.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Written<'a> {
-    /// Text: a secret if it stands where only secrets do.
+pub(super) enum SecretInput<'a> {
+    /// Text: a secret if its field contains only secrets.
     Text(Cow<'a, str>),
     /// `{"secret": "…"}`
     Secret(Cow<'a, str>),
-    /// `{"secret": "***"}`: the one that was there before.
-    Kept,
-    /// `{"sealed": "…"}`: as the bank has it.
+    /// `{"secret": "***"}`: the stored secret.
+    Unchanged,
+    /// `{"sealed": "…"}`: the stored form.
     Sealed(Cow<'a, str>),
 }
 
-/// Reads a value; the error repeats nothing of it.
-pub(super) fn read<'a>(value: Raw<'a>, path: &str) -> Result<Written<'a>, BankFault> {
+/// Reads a value; the error does not quote it.
+pub(super) fn read<'a>(value: Raw<'a>, path: &str) -> Result<SecretInput<'a>, BankFault> {
     let malformed = || wrong(path, "it is a text, or a secret such as {\"secret\": \"…\"}");
     if let Some(text) = value.as_str() {
-        return Ok(Written::Text(text.decode()));
+        return Ok(SecretInput::Text(text.decode()));
     }
     let mut fields = value.fields();
     let (Shape::Object, Some((key, inner)), None) = (value.shape(), fields.next(), fields.next()) else {
@@ -35,13 +35,13 @@ pub(super) fn read<'a>(value: Raw<'a>, path: &str) -> Result<Written<'a>, BankFa
     };
     let inner = inner.as_str().ok_or_else(malformed)?.decode();
     if key.is("sealed") {
-        return Ok(Written::Sealed(inner));
+        return Ok(SecretInput::Sealed(inner));
     }
     match key.is("secret") {
         false => Err(malformed()),
-        true if inner == HIDDEN => Ok(Written::Kept),
+        true if inner == HIDDEN => Ok(SecretInput::Unchanged),
         true if inner.is_empty() => Err(wrong(path, "the secret is empty")),
-        true => Ok(Written::Secret(inner)),
+        true => Ok(SecretInput::Secret(inner)),
     }
 }
 
@@ -65,23 +65,23 @@ fn pair(key: &'static str, text: &str) -> Json {
 mod tests {
     use super::*;
 
-    fn told(text: &str) -> Result<Written<'_>, BankFault> {
+    fn parsed(text: &str) -> Result<SecretInput<'_>, BankFault> {
         read(Raw::parse(text.as_bytes()).unwrap(), "settings.authorization")
     }
 
     #[test]
     fn a_value_is_read_in_each_of_its_forms_and_in_no_other() {
-        assert_eq!(told(r#""a\u0062""#), Ok(Written::Text("ab".into())));
-        assert_eq!(told(r#"{"secret": "ab"}"#), Ok(Written::Secret("ab".into())));
-        assert_eq!(told(r#"{"secret": "***"}"#), Ok(Written::Kept));
-        assert_eq!(told(r#"{"sealed": "ams2.x"}"#), Ok(Written::Sealed("ams2.x".into())));
+        assert_eq!(parsed(r#""a\u0062""#), Ok(SecretInput::Text("ab".into())));
+        assert_eq!(parsed(r#"{"secret": "ab"}"#), Ok(SecretInput::Secret("ab".into())));
+        assert_eq!(parsed(r#"{"secret": "***"}"#), Ok(SecretInput::Unchanged));
+        assert_eq!(parsed(r#"{"sealed": "ams2.x"}"#), Ok(SecretInput::Sealed("ams2.x".into())));
         for text in
             ["1", "null", "[]", "{}", r#"{"secret": 1}"#, r#"{"secret": "hush", "more": 1}"#, r#"{"Secret": "hush"}"#]
         {
-            let fault = told(text).unwrap_err();
+            let fault = parsed(text).unwrap_err();
             assert_eq!(fault.field, "settings.authorization");
             assert!(!fault.reason.contains("hush"), "{}", fault.reason);
         }
-        assert_eq!(told(r#"{"secret": ""}"#).unwrap_err().reason, "the secret is empty");
+        assert_eq!(parsed(r#"{"secret": ""}"#).unwrap_err().reason, "the secret is empty");
     }
 }

@@ -1,7 +1,7 @@
 //! A cache of MCP servers that tenants and callers name: their sessions and tool lists are reused between turns.
 //!
-//! Requests share a server only if they name the same address with the same credentials in the same tenant. It is dropped
-//! when it has been idle for a while, or when there are too many.
+//! Requests share a server only if they name the same address with the same credentials in the same tenant. A server is
+//! evicted when it has been idle for a while, or when there are too many.
 
 use std::{
     collections::HashMap,
@@ -23,13 +23,13 @@ use crate::{
 };
 
 const MAX_SERVERS: usize = 256;
-/// One tenant does not push out the servers of all others.
+/// The maximum for one tenant, so that it cannot evict the servers of all others.
 const MAX_OF_TENANT: usize = 64;
 const IDLE: Duration = Duration::from_secs(600);
-/// Sessions that are being ended at once; further ones end by themselves at their servers.
-const MAX_FAREWELLS: usize = 32;
+/// The maximum number of sessions that are being ended; further ones expire at their servers.
+const MAX_CLOSING: usize = 32;
 
-/// A server, and who asks for it.
+/// A server's address and its caller.
 #[derive(Debug, Clone)]
 pub(super) struct Address {
     /// For the log.
@@ -43,12 +43,12 @@ pub(super) struct Address {
 pub(super) struct Servers {
     egress: Arc<Egress>,
     clock: Arc<dyn Clock>,
-    kept: Mutex<Kept>,
-    farewells: Mutex<JoinSet<()>>,
+    cache: Mutex<Cache>,
+    closing: Mutex<JoinSet<()>>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct Cache {
     entries: HashMap<Key, Entry>,
     uses: u64,
 }
@@ -56,85 +56,85 @@ struct Kept {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     tenant_id: i64,
-    /// Of address and credentials.
+    /// The hash of address and credentials.
     hash: [u8; 32],
 }
 
 struct Entry {
     server: McpServer,
     used_at_ms: u64,
-    /// The order of uses, also of those in one millisecond.
+    /// The order of uses, also within one millisecond.
     used: u64,
 }
 
 impl Servers {
     pub(super) fn new(egress: Arc<Egress>, clock: Arc<dyn Clock>) -> Self {
-        Self { egress, clock, kept: Mutex::default(), farewells: Mutex::default() }
+        Self { egress, clock, cache: Mutex::default(), closing: Mutex::default() }
     }
 
-    /// The server at an address. It is reached when it is asked something.
+    /// The server at an address. It is connected when first needed.
     pub(super) fn get(&self, address: &Address) -> Result<McpServer, BankFault> {
         let (key, now_ms) = (address.key(), self.clock.now_ms());
-        let mut kept = self.kept();
-        let mut gone = kept.let_go_of_idle(now_ms);
-        let server = match kept.take_up(&key, now_ms) {
+        let mut cache = self.cache();
+        let mut evicted = cache.evict_idle(now_ms);
+        let server = match cache.get(&key, now_ms) {
             Some(server) => server,
             None => {
                 let server = self.connect(address)?;
-                gone.extend(kept.keep(key, server.clone(), now_ms));
+                evicted.extend(cache.insert(key, server.clone(), now_ms));
                 server
             }
         };
-        drop(kept);
-        gone.into_iter().for_each(|server| self.say_farewell(server));
+        drop(cache);
+        evicted.into_iter().for_each(|server| self.close_session(server));
         Ok(server)
     }
 
-    /// Whether there could be a server at this address.
+    /// Checks whether the address and its credentials are valid.
     pub(super) fn check(&self, address: &Address) -> Result<(), BankFault> {
         self.connect(address).map(|_| ())
     }
 
     /// Ends all sessions.
     pub(super) async fn close(&self) {
-        let entries = std::mem::take(&mut self.kept().entries);
+        let entries = std::mem::take(&mut self.cache().entries);
         join_all(entries.values().map(|entry| entry.server.close())).await;
-        let mut farewells = std::mem::take(&mut *self.farewells());
-        while farewells.join_next().await.is_some() {}
+        let mut closing = std::mem::take(&mut *self.closing());
+        while closing.join_next().await.is_some() {}
     }
 
     fn connect(&self, address: &Address) -> Result<McpServer, BankFault> {
         let Address { label, url, authorization, headers, tenant_id } = address.clone();
-        // A call ends by its tool's own limit, which differs from tool to tool.
+        // A call is limited by its tool's own timeout.
         let timeout = LONGEST_TIMEOUT;
         let settings = McpSettings { label, url, authorization, headers, tenant_id: Some(tenant_id), timeout };
         McpServer::connect(settings, Arc::clone(&self.egress))
     }
 
-    /// Ends the session of a server that was evicted. One that a turn still uses stays open until the turn ends.
-    fn say_farewell(&self, server: McpServer) {
+    /// Ends the session of an evicted server. A server that a turn still uses stays open until the turn ends.
+    fn close_session(&self, server: McpServer) {
         let Ok(runtime) = Handle::try_current() else { return };
-        let mut farewells = self.farewells();
-        while farewells.try_join_next().is_some() {}
-        if !server.is_shared() && farewells.len() < MAX_FAREWELLS {
-            farewells.spawn_on(async move { server.close().await }, &runtime);
+        let mut closing = self.closing();
+        while closing.try_join_next().is_some() {}
+        if !server.is_shared() && closing.len() < MAX_CLOSING {
+            closing.spawn_on(async move { server.close().await }, &runtime);
         }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        // Every change is whole before anything could panic.
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn cache(&self) -> MutexGuard<'_, Cache> {
+        // No change can panic half-way, so a poisoned lock is still consistent.
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn farewells(&self) -> MutexGuard<'_, JoinSet<()>> {
-        self.farewells.lock().unwrap_or_else(PoisonError::into_inner)
+    fn closing(&self) -> MutexGuard<'_, JoinSet<()>> {
+        self.closing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Address {
     fn key(&self) -> Key {
         let mut hash = Sha256::new();
-        // Each with its length, so that no two addresses are the same text.
+        // Each with its length, so that no two addresses give the same text.
         let mut add = |text: &str| {
             hash.update((text.len() as u64).to_le_bytes());
             hash.update(text);
@@ -155,37 +155,37 @@ impl Address {
     }
 }
 
-impl Kept {
-    fn take_up(&mut self, key: &Key, now_ms: u64) -> Option<McpServer> {
+impl Cache {
+    fn get(&mut self, key: &Key, now_ms: u64) -> Option<McpServer> {
         self.uses += 1;
         let entry = self.entries.get_mut(key)?;
         (entry.used, entry.used_at_ms) = (self.uses, now_ms);
         Some(entry.server.clone())
     }
 
-    /// Keeps a server; gives back those that had to go for it.
-    fn keep(&mut self, key: Key, server: McpServer, now_ms: u64) -> Vec<McpServer> {
+    /// Adds a server; returns the evicted ones.
+    fn insert(&mut self, key: Key, server: McpServer, now_ms: u64) -> Vec<McpServer> {
         self.uses += 1;
-        let mut gone = Vec::new();
+        let mut evicted = Vec::new();
         let of_tenant = self.entries.keys().filter(|other| other.tenant_id == key.tenant_id).count();
         if of_tenant >= MAX_OF_TENANT {
-            gone.extend(self.let_go_of_oldest(|other| other.tenant_id == key.tenant_id));
+            evicted.extend(self.evict_oldest(|other| other.tenant_id == key.tenant_id));
         }
         if self.entries.len() >= MAX_SERVERS {
-            gone.extend(self.let_go_of_oldest(|_| true));
+            evicted.extend(self.evict_oldest(|_| true));
         }
         self.entries.insert(key, Entry { server, used_at_ms: now_ms, used: self.uses });
-        gone
+        evicted
     }
 
-    /// One that no turn uses, if there is any.
-    fn let_go_of_oldest(&mut self, among: impl Fn(&Key) -> bool) -> Option<McpServer> {
-        let candidates = self.entries.iter().filter(|(key, _)| among(key));
+    /// Evicts the least recently used server; one that no turn uses, if there is any.
+    fn evict_oldest(&mut self, matches: impl Fn(&Key) -> bool) -> Option<McpServer> {
+        let candidates = self.entries.iter().filter(|(key, _)| matches(key));
         let oldest = candidates.min_by_key(|(_, entry)| (entry.server.is_shared(), entry.used)).map(|(key, _)| *key)?;
         self.entries.remove(&oldest).map(|entry| entry.server)
     }
 
-    fn let_go_of_idle(&mut self, now_ms: u64) -> Vec<McpServer> {
+    fn evict_idle(&mut self, now_ms: u64) -> Vec<McpServer> {
         let is_idle = |entry: &Entry| {
             Duration::from_millis(now_ms.saturating_sub(entry.used_at_ms)) >= IDLE && !entry.server.is_shared()
         };

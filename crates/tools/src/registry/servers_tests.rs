@@ -35,7 +35,7 @@ fn address(tenant_id: i64, path: &str) -> Address {
 }
 
 fn keeps(servers: &Servers, address: &Address) -> bool {
-    servers.kept().entries.contains_key(&address.key())
+    servers.cache().entries.contains_key(&address.key())
 }
 
 // P10
@@ -93,14 +93,14 @@ fn there_are_never_too_many_servers_and_no_tenant_takes_the_room_of_all() {
     for n in 0..3 * MAX_OF_TENANT {
         servers.get(&address(1, &n.to_string())).unwrap();
     }
-    assert_eq!(servers.kept().entries.len(), MAX_OF_TENANT + 1);
+    assert_eq!(servers.cache().entries.len(), MAX_OF_TENANT + 1);
     assert!(keeps(&servers, &other));
     assert!(keeps(&servers, &address(1, &(3 * MAX_OF_TENANT - 1).to_string())), "the last one");
     assert!(!keeps(&servers, &address(1, "0")), "the first one");
     for tenant_id in 100..100 + 2 * MAX_SERVERS as i64 {
         servers.get(&address(tenant_id, "a")).unwrap();
     }
-    assert_eq!(servers.kept().entries.len(), MAX_SERVERS);
+    assert_eq!(servers.cache().entries.len(), MAX_SERVERS);
 }
 
 #[test]
@@ -136,5 +136,5 @@ fn an_address_that_cannot_be_used_is_refused_and_not_kept() {
         assert_eq!(fault.field, field);
         assert!(!fault.reason.contains("hush"), "{}", fault.reason);
     }
-    assert_eq!(servers.kept().entries.len(), 0);
+    assert_eq!(servers.cache().entries.len(), 0);
 }

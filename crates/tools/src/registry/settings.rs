@@ -1,4 +1,4 @@
-//! What the settings of a tool mean, kind by kind. A key that its kind does not know is refused by its path.
+//! Reads the settings of each kind of tool. An unknown key is refused with its path.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use amalgam_core::{BankFault, store::BankKind};
 use amalgam_protocol::{Json, Raw, Shape};
 use secrecy::SecretString;
 
-use super::secret::{self, Written};
+use super::secret::{self, SecretInput};
 use super::wrong;
 use crate::{
     headers::{HeaderText, holds_a_credential},
@@ -14,11 +14,11 @@ use crate::{
     text,
 };
 
-/// The settings of a tool, its secrets opened.
+/// The settings of a tool, with its secrets opened.
 #[derive(Debug)]
 pub(super) enum Settings {
     Builtin {
-        /// Which one; none for the one that has the tool's name.
+        /// The function's name; `None` for the tool's own name.
         function: Option<String>,
     },
     Http(HttpSettings),
@@ -30,20 +30,20 @@ pub(super) enum Settings {
 #[derive(Debug)]
 pub(super) struct McpForm {
     pub(super) server: Where,
-    /// What it is called there; none for the tool's own name.
+    /// The tool's name at the server; `None` for its own name.
     pub(super) tool: Option<String>,
 }
 
-/// Where an MCP server is.
+/// The location of an MCP server.
 #[derive(Debug)]
 pub(super) enum Where {
-    /// The operator's, under this name.
+    /// The configured server of this name.
     Operators(String),
-    /// The tenant's own.
+    /// A server of the tenant.
     Url { url: String, authorization: Option<SecretString>, headers: Vec<(String, HeaderText)> },
 }
 
-/// Opens what was sealed; nothing when it is not ours.
+/// Opens a sealed text; `None` if it cannot be opened.
 pub(super) type Open<'a> = &'a dyn Fn(&str) -> Option<Vec<u8>>;
 
 /// Reads the settings of a tool of this kind.
@@ -76,14 +76,14 @@ fn server(form: &Form<'_>, open: Open<'_>) -> Result<Where, BankFault> {
         let authorization = authorization.transpose()?.map(|text| text.expose().into());
         return Ok(Where::Url { url: server, authorization, headers: form.headers(open)? });
     }
-    // A credential goes with an address; the operator has both.
+    // A configured server has its own credentials.
     match ["authorization", "headers"].into_iter().find(|key| form.get(key).is_some()) {
         Some(key) => Err(wrong(format!("settings.{key}"), "a server of the operator's has its own")),
         None => Ok(Where::Operators(server)),
     }
 }
 
-/// An object whose keys are all known, each there once. Null counts as left out.
+/// An object whose keys are all known and unique. Null counts as absent.
 struct Form<'a>(Vec<(Cow<'a, str>, Raw<'a>)>);
 
 impl<'a> Form<'a> {
@@ -146,12 +146,12 @@ impl<'a> Form<'a> {
 
 fn opened(value: Raw<'_>, path: &str, open: Open<'_>) -> Result<HeaderText, BankFault> {
     Ok(match secret::read(value, path)? {
-        Written::Text(text) => HeaderText::Plain(text.into_owned()),
-        Written::Secret(text) => HeaderText::Secret(text.into_owned().into()),
-        Written::Kept => return Err(wrong(path, "there is no secret that could be kept")),
-        Written::Sealed(sealed) => {
+        SecretInput::Text(text) => HeaderText::Plain(text.into_owned()),
+        SecretInput::Secret(text) => HeaderText::Secret(text.into_owned().into()),
+        SecretInput::Unchanged => return Err(wrong(path, "there is no secret that could be kept")),
+        SecretInput::Sealed(sealed) => {
             let plain = open(&sealed).and_then(|plain| String::from_utf8(plain).ok());
-            // The master key is another one than it was, or the text was moved here from somewhere else.
+            // The master key has changed, or the text was copied from elsewhere.
             let plain = plain.ok_or_else(|| wrong(path, "the secret cannot be opened: give it again"))?;
             HeaderText::Secret(plain.into())
         }
@@ -162,7 +162,7 @@ fn opened(value: Raw<'_>, path: &str, open: Open<'_>) -> Result<HeaderText, Bank
 mod tests {
     use super::*;
 
-    fn told(kind: BankKind, settings: &str) -> Result<Settings, (String, String)> {
+    fn parsed(kind: BankKind, settings: &str) -> Result<Settings, (String, String)> {
         let open = |sealed: &str| (sealed == "ams2.good").then(|| b"opened".to_vec());
         read(kind, Raw::parse(settings.as_bytes()).unwrap(), &open).map_err(|fault| (fault.field, fault.reason))
     }
@@ -171,25 +171,25 @@ mod tests {
     fn settings_are_read_with_their_secrets_opened() {
         let settings = r#"{"method": "GET", "url": "https://a.example", "body": null, "result_path": "data",
             "headers": {"x-plain": "1", "X-Api-Key": "hush", "x-other": {"sealed": "ams2.good"}}}"#;
-        let Ok(Settings::Http(http)) = told(BankKind::Http, settings) else { panic!("not read") };
+        let Ok(Settings::Http(http)) = parsed(BankKind::Http, settings) else { panic!("not read") };
         let headers: Vec<_> = http.headers.iter().map(|(name, text)| (name.as_str(), text.expose())).collect();
         assert_eq!(headers, [("x-plain", "1"), ("X-Api-Key", "hush"), ("x-other", "opened")]);
         assert!(!format!("{http:?}").contains("hush"), "{http:?}");
         assert!(matches!(http.headers[0].1, HeaderText::Plain(_)));
         assert!(http.body.is_none());
 
-        let Ok(Settings::Mcp(mcp)) = told(BankKind::Mcp, r#"{"server": "files", "tool": "read"}"#) else {
+        let Ok(Settings::Mcp(mcp)) = parsed(BankKind::Mcp, r#"{"server": "files", "tool": "read"}"#) else {
             panic!("not read")
         };
         assert_eq!(mcp.tool.as_deref(), Some("read"));
         assert!(matches!(mcp.server, Where::Operators(name) if name == "files"));
-        assert!(matches!(told(BankKind::Builtin, "{}"), Ok(Settings::Builtin { function: None })));
-        assert!(matches!(told(BankKind::Client, "{}"), Ok(Settings::Client)));
+        assert!(matches!(parsed(BankKind::Builtin, "{}"), Ok(Settings::Builtin { function: None })));
+        assert!(matches!(parsed(BankKind::Client, "{}"), Ok(Settings::Client)));
     }
 
     #[test]
     fn what_a_kind_does_not_know_is_refused_by_its_path() {
-        let refused = |kind, settings| told(kind, settings).unwrap_err();
+        let refused = |kind, settings| parsed(kind, settings).unwrap_err();
         let only = "a tool of kind http has only method, url, headers, body, result_path";
         assert_eq!(
             refused(BankKind::Http, r#"{"method": "GET", "urll": "https://a.example"}"#),

@@ -1,8 +1,8 @@
-//! What a schema may cost, settled before it is compiled.
+//! Limits the cost of a schema before it is compiled.
 //!
-//! References are followed here as a validator would follow them. A few kilobytes of references to references can
-//! stand for more work than there is time; so can a schema that reaches itself in several ways, whose cost doubles with
-//! every level of the arguments. The first kind is refused, the second kind takes flat arguments only.
+//! References are resolved as a validator resolves them. A few kilobytes of nested references can cause exponential
+//! work; so can a schema that is recursive in several ways, whose cost doubles with every level of the arguments. The
+//! first kind is refused, the second kind accepts only flat arguments.
 
 use std::collections::BTreeSet;
 
@@ -10,27 +10,27 @@ use amalgam_protocol::{Raw, Shape};
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
-/// Objects in a schema, each of which may be a schema of its own.
+/// The maximum number of objects in a schema, each of which may be a schema.
 const MAX_NODES: usize = 2_000;
-/// The same with every reference replaced by what it points to.
+/// The same with every reference replaced by its target.
 const MAX_EXPANDED: usize = 10_000;
-/// Schemas inside one another with references followed: walking them takes a stack.
+/// The maximum nesting with references resolved: validation uses the stack.
 const MAX_CHAIN: usize = 200;
 const MAX_BYTES: usize = 256 * 1024;
-/// Each may take its share of memory once it is compiled.
+/// The maximum number of patterns, each of which takes memory.
 const MAX_PATTERNS: usize = 64;
-/// Ways back into itself that are told apart; more count as if all met.
+/// The maximum number of recursions that are distinguished; above it all count as overlapping.
 const MAX_RETURNS: usize = 64;
-/// How often the arguments of a schema that meets itself may be looked at.
+/// The maximum number of visits to the arguments of a recursive schema.
 const MAX_WORK: u64 = 100_000;
 
 /// Keywords whose value is a schema for the same value.
 const HERE: [&str; 4] = ["not", "if", "then", "else"];
 /// Keywords whose value is a list of schemas for the same value.
 const HERE_MANY: [&str; 3] = ["allOf", "anyOf", "oneOf"];
-/// Keywords whose value names schemas for the same value.
+/// Keywords whose value is a map of schemas for the same value.
 const HERE_NAMED: [&str; 2] = ["dependentSchemas", "dependencies"];
-/// Keywords whose value is a schema, or a list of them, for values inside.
+/// Keywords whose value is a schema, or a list of them, for nested values.
 const INSIDE: [&str; 9] = [
     "additionalProperties",
     "additionalItems",
@@ -42,26 +42,26 @@ const INSIDE: [&str; 9] = [
     "unevaluatedProperties",
     "contentSchema",
 ];
-/// A step to any value inside.
+/// A step to any nested value.
 const ANY: &str = "*";
 
-/// What a schema costs.
+/// The cost of a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cost {
-    /// In how many ways the schema may meet itself at one place.
+    /// In how many ways the schema may recurse at one position.
     ways: u64,
-    /// Patterns, which take most of the memory once they are compiled.
+    /// The number of patterns, which take most of the memory.
     pub(super) patterns: usize,
 }
 
 impl Cost {
-    /// Whether one place of the arguments may be looked at in several ways.
-    pub(super) fn meets_itself(self) -> bool {
+    /// Whether one position of the arguments may be visited in several ways.
+    pub(super) fn is_recursive(self) -> bool {
         self.ways > 1
     }
 
     pub(super) fn allows(self, arguments: &Value) -> Result<(), String> {
-        if !self.meets_itself() {
+        if !self.is_recursive() {
             return Ok(());
         }
         let deepest = MAX_WORK.ilog(self.ways);
@@ -72,7 +72,7 @@ impl Cost {
     }
 }
 
-/// Reads a schema of bearable size.
+/// Parses a schema within the size limit.
 pub(super) fn read(schema: Raw<'_>) -> Result<Value, String> {
     if schema.text().len() > MAX_BYTES {
         return Err(format!("the schema has more than {MAX_BYTES} bytes"));
@@ -81,9 +81,9 @@ pub(super) fn read(schema: Raw<'_>) -> Result<Value, String> {
     serde_json::from_str(schema.text()).map_err(|error| format!("the schema cannot be read: {error}"))
 }
 
-/// Refuses what could take too long, and says what the rest costs.
+/// Refuses a schema that could take too long, and returns the cost of others.
 pub(super) fn check(schema: &Value) -> Result<Cost, String> {
-    // There, `id` is what `$id` is everywhere else.
+    // Their `id` is the `$id` of later drafts.
     let drafts = ["draft-03", "draft-04"];
     if schema.get("$schema").and_then(Value::as_str).is_some_and(|name| drafts.iter().any(|old| name.contains(old))) {
         return Err("the schema is written for a draft before 6".to_owned());
@@ -114,7 +114,7 @@ impl Size {
                 if self.patterns > MAX_PATTERNS {
                     return Err(format!("the schema has more than {MAX_PATTERNS} patterns"));
                 }
-                // A part with an address of its own gives the references inside it another meaning.
+                // A part with its own `$id` changes the meaning of references inside it.
                 if !at_root && fields.get("$id").is_some_and(Value::is_string) {
                     return Err("only the whole schema may have an `$id`".to_owned());
                 }
@@ -129,14 +129,14 @@ impl Size {
 struct Walk<'a> {
     root: &'a Value,
     expanded: usize,
-    /// What references have led into, with the length of the path at that moment.
+    /// The targets of resolved references, with the length of the path at that point.
     under_way: Vec<(&'a Value, usize)>,
-    /// The paths on which the schema comes back to itself.
+    /// The paths on which the schema recurses.
     returns: Vec<Vec<&'a str>>,
 }
 
 impl<'a> Walk<'a> {
-    /// `path` leads from the arguments to the value that `schema` is about.
+    /// `path` leads from the arguments to the value that `schema` applies to.
     fn schema(&mut self, schema: &'a Value, path: &mut Vec<&'a str>) -> Result<(), String> {
         let Value::Object(fields) = schema else { return Ok(()) };
         self.expanded += 1;
@@ -155,7 +155,7 @@ impl<'a> Walk<'a> {
             return Err(format!("the schema nests deeper than {MAX_CHAIN} levels once its references are followed"));
         }
         self.under_way.push((schema, path.len()));
-        // What is left over is found by asking everything else a second time.
+        // These keywords evaluate everything else a second time.
         let leftovers = fields.contains_key("unevaluatedProperties") || fields.contains_key("unevaluatedItems");
         for _ in 0..=usize::from(leftovers) {
             self.here(fields, path)?;
@@ -218,19 +218,19 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// What a reference inside the schema points to. Any other is refused: nothing is fetched.
+/// Resolves a reference inside the schema. Any other reference is refused: nothing is fetched.
 fn resolve<'a>(root: &'a Value, reference: &str) -> Result<&'a Value, String> {
-    let told = || crate::text::printable(reference, 100);
+    let shown = || crate::text::printable(reference, 100);
     let pointer = match reference.strip_prefix('#') {
         Some(pointer) if pointer.is_empty() || pointer.starts_with('/') => pointer,
-        _ => return Err(format!("the reference `{}` leads outside; use `#/$defs/NAME`", told())),
+        _ => return Err(format!("the reference `{}` leads outside; use `#/$defs/NAME`", shown())),
     };
-    let pointer = percent_decode_str(pointer).decode_utf8().map_err(|_| format!("`{}` is no reference", told()))?;
-    root.pointer(&pointer).ok_or_else(|| format!("the reference `{}` leads nowhere", told()))
+    let pointer = percent_decode_str(pointer).decode_utf8().map_err(|_| format!("`{}` is no reference", shown()))?;
+    root.pointer(&pointer).ok_or_else(|| format!("the reference `{}` leads nowhere", shown()))
 }
 
-/// The most ways that could lead to one place. Ways of different length count together: both may be taken again and
-/// again until they meet.
+/// The maximum number of ways to one position. Ways of different lengths count together, because repeated recursion
+/// makes them meet.
 fn ways(returns: &[Vec<&str>]) -> u64 {
     let distinct: BTreeSet<_> = returns.iter().collect();
     if distinct.len() > MAX_RETURNS {

@@ -1,4 +1,4 @@
-//! Schemas that were compiled before, by the hash of their text.
+//! A cache of compiled schemas, by the hash of their text.
 
 use std::{
     collections::HashMap,
@@ -11,22 +11,22 @@ use tokio::task::spawn_blocking;
 
 use super::Schema;
 
-/// So much text counts as one schema.
+/// This much text counts as one schema.
 const WEIGHT_BYTES: usize = 4 * 1024;
 
 type Hash = [u8; 32];
 
-/// Compiles schemas away from the threads that serve, and keeps those that were used last.
+/// Compiles schemas on the blocking pool, and caches the most recently used ones.
 ///
-/// Refusals are kept too: a caller that sends the same bad schema with every request pays for it once.
+/// Refusals are cached too, so that the same invalid schema in every request is checked once.
 #[derive(Debug)]
 pub struct Schemas {
     capacity: usize,
-    kept: Mutex<Kept>,
+    cache: Mutex<Cache>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct Cache {
     entries: HashMap<Hash, Entry>,
     weight: usize,
     uses: u64,
@@ -46,16 +46,16 @@ impl Default for Schemas {
 }
 
 impl Schemas {
-    /// Keeps at most `capacity` schemas; each pattern in one counts as two more, and every 4 KiB of text as one,
-    /// for the memory that they take.
+    /// Caches at most `capacity` schemas. To account for memory, each pattern counts as two more schemas, and every 4
+    /// KiB of text as one.
     pub fn new(capacity: usize) -> Self {
-        Self { capacity: capacity.max(1), kept: Mutex::default() }
+        Self { capacity: capacity.max(1), cache: Mutex::default() }
     }
 
     /// The compiled schema, or the reason why there is none.
     pub async fn get(&self, schema: &Json) -> Result<Arc<Schema>, String> {
         let hash = Sha256::digest(schema.bytes()).into();
-        if let Some(known) = self.kept().take_up(&hash) {
+        if let Some(known) = self.cache().get(&hash) {
             return known;
         }
         let schema = schema.clone();
@@ -63,30 +63,30 @@ impl Schemas {
         let compiled = spawn_blocking(move || Schema::compile(schema.raw()).map(Arc::new))
             .await
             .unwrap_or_else(|_| Err("the schema cannot be compiled".to_owned()));
-        self.kept().keep(hash, compiled.clone(), bytes, self.capacity);
+        self.cache().insert(hash, compiled.clone(), bytes, self.capacity);
         compiled
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        // Every change is whole before anything could panic.
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn cache(&self) -> MutexGuard<'_, Cache> {
+        // No change can panic half-way, so a poisoned lock is still consistent.
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.kept().entries.len()
+        self.cache().entries.len()
     }
 }
 
-impl Kept {
-    fn take_up(&mut self, hash: &Hash) -> Option<Result<Arc<Schema>, String>> {
+impl Cache {
+    fn get(&mut self, hash: &Hash) -> Option<Result<Arc<Schema>, String>> {
         self.uses += 1;
         let entry = self.entries.get_mut(hash)?;
         entry.used = self.uses;
         Some(entry.compiled.clone())
     }
 
-    fn keep(&mut self, hash: Hash, compiled: Result<Arc<Schema>, String>, bytes: usize, capacity: usize) {
+    fn insert(&mut self, hash: Hash, compiled: Result<Arc<Schema>, String>, bytes: usize, capacity: usize) {
         self.uses += 1;
         let cost = compiled.as_ref().map_or(0, |schema| bytes / WEIGHT_BYTES + 2 * schema.cost.patterns);
         let weight = 1 + cost;

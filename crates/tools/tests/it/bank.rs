@@ -12,7 +12,7 @@ use std::{
 use amalgam_core::{
     Admin, ApprovalRule, BoxFuture, Clock, Decider, Fault, McpServerRequest, Policy, ResolvedTool, Scope, Seal,
     SecretText, ServerTool, StoreError, ToolError, ToolOutput, ToolProvider as _, ToolRequest,
-    store::{Approval, BankKind, BankOf, BankStore, BankTool, Decided, Decision, Stored, ToolStatistics},
+    store::{Approval, BankKind, BankOf, BankStore, BankTool, Decision, DecisionOutcome, Stored, ToolStatistics},
 };
 use amalgam_protocol::Json;
 use amalgam_tools::{Builtin, Egress, OperatorServer, Ports, ToolRegistry, ToolRegistryParts, builtins};
@@ -98,11 +98,11 @@ impl BankStore for Bank {
         never()
     }
 
-    fn decide<'a>(&'a self, _: &'a Scope, _: &'a str, _: Decision) -> Stored<'a, Option<Decided>> {
+    fn decide<'a>(&'a self, _: &'a Scope, _: &'a str, _: Decision) -> Stored<'a, Option<DecisionOutcome>> {
         never()
     }
 
-    fn decide_as_admin<'a>(&'a self, _: Admin<'a>, _: &'a str, _: Decision) -> Stored<'a, Option<Decided>> {
+    fn decide_as_admin<'a>(&'a self, _: Admin<'a>, _: &'a str, _: Decision) -> Stored<'a, Option<DecisionOutcome>> {
         never()
     }
 
@@ -208,7 +208,7 @@ impl House {
     }
 }
 
-/// A built-in tool that says no.
+/// A built-in tool that refuses every call.
 fn crash() -> Builtin {
     amalgam_tools::arguments! {
         struct Nothing {}

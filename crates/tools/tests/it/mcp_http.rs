@@ -300,7 +300,7 @@ async fn a_server_on_the_legacy_transport_is_refused_by_the_name_of_that_transpo
         let methods: Vec<String> = scripted.requests().iter().map(|request| request.method.clone()).collect();
         assert_eq!(methods, ["POST", "GET"]);
     }
-    // Anything else that refuses is told as before.
+    // Any other refusal is reported as before.
     let others = [
         Reply::status(404),
         Reply::stream().frame("message", "{}"),

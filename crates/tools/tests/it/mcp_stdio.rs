@@ -50,7 +50,7 @@ async fn run(server: &McpServer) -> Result<Value, ToolError> {
     call(&arguments, async |call| handler.run(call).await).await.map(|ToolOutput { output }| value_of(&output))
 }
 
-/// Whether the process is there and not only waiting to be buried.
+/// Whether the process is there and not only waiting to be recovered.
 fn is_alive(pid: &Value) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_str().unwrap())).unwrap_or_default();
     !stat.is_empty() && !stat.contains(") Z ")
@@ -111,7 +111,7 @@ async fn a_process_that_dies_in_a_call_fails_it_and_is_started_again_with_patien
 
 #[tokio::test]
 async fn a_call_that_is_given_up_is_cancelled_and_the_next_one_is_answered() {
-    // The first call is not answered; the next one tells which was cancelled in between. The greeting had id 1.
+    // The first call is not answered; the next one returns which was cancelled in between. `initialize` had id 1.
     let server = started(r#"if [ -n "$waited" ]; then text "cancelled $cancelled"; else waited=1; fi"#);
     server.tools(&scope_of(1)).await.unwrap();
     assert!(tokio::time::timeout(Duration::from_millis(500), run(&server)).await.is_err());

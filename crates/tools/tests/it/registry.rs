@@ -1,4 +1,4 @@
-//! Tools of the bank: what a turn gets, what is refused before it is kept, and who sees what.
+//! Tools of the bank: what a turn gets, what is refused before it is stored, and who sees what.
 
 use std::{sync::atomic::Ordering, time::Duration};
 

@@ -1,4 +1,4 @@
-//! MCP servers that requests and the bank name: listed, filtered, kept apart, let go.
+//! MCP servers that requests and the bank name: listed, filtered, isolated, evicted.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::calls::{Script, config, scope_of};
 use crate::mcp_http::{hello, result, text};
 use crate::mcp_stdio::{process, script, wait_until_dead};
 
-/// A server that greets us, and then says what it offers.
+/// A server that answers `initialize`, and then lists its tools.
 fn offering(tools: Value) -> Upstream {
     let server = Upstream::start();
     greet(&server, "session-1", tools);

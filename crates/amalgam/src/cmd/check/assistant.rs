@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use amalgam_app::{TenantConfigs, assistant::with_default_model};
+use amalgam_assistant::settings::{AgentSettings, Fact, KEY_VARIABLE, Origin};
 use amalgam_core::{
     Operator, Seal, Store,
-    assistant::settings::{AgentSettings, Fact, KEY_VARIABLE, Origin},
     store::{AgentProfile, Within},
 };
 use anyhow::Context as _;
@@ -43,7 +43,7 @@ impl Assistant {
         let configs = TenantConfigs { store: &*store, settings: &config.assistant, now_ms: now_ms() };
         let seal: Arc<dyn Seal> = Arc::new(wire_up::existing_sealer(config)?);
         let names = wire_up::names(config, &seal, &SystemClock)?;
-        let resolved = with_default_model(&*names, configs.resolve(&configs.kept(within).await?, None)).await;
+        let resolved = with_default_model(&*names, configs.resolve(&configs.load(within).await?, None)).await;
         let facts = resolved.facts();
         let profiles = all_profiles(&*store, within).await?;
         let model_in_file = config.assistant_model.is_some() && config.assistant_model == config.assistant.model;

@@ -3,14 +3,16 @@
 //! Earlier keys stay, because clients hold data that was sealed with them. A running server loads the new key within
 //! seconds.
 
-use amalgam_app::TenantConfigs;
+use amalgam_app::{
+    TenantConfigs,
+    administration::keys::{SEALED_MEMORIES, memory_context},
+};
+use amalgam_assistant::settings::AgentSettings;
 use amalgam_core::{
     Operator, Scope, Seal, Store,
-    assistant::settings::AgentSettings,
     store::{BankOf, BankTool, Within},
 };
 use amalgam_protocol::Json;
-use amalgam_server::{SEALED_MEMORIES, memory_context};
 use amalgam_store::{KeyRing, Sealer};
 use amalgam_tools::reseal_settings;
 use anyhow::{Context as _, bail};
@@ -125,7 +127,7 @@ async fn put_back(store: &dyn Store, seal: &dyn Seal, resealed: Resealed) -> any
 /// Every tool that holds secrets, its secrets sealed anew. Nothing is written.
 async fn resealed_tools(context: &CommandContext, seal: &dyn Seal) -> anyhow::Result<Vec<Resealed>> {
     let mut scopes = vec![context.operator()];
-    for tenant in tenants::all(&*context.store).await? {
+    for tenant in tenants::all(context.administration()).await? {
         scopes.push(context.administrator(tenant.id).await?);
     }
     let mut resealed = Vec::new();
@@ -153,7 +155,7 @@ async fn resealed_tools(context: &CommandContext, seal: &dyn Seal) -> anyhow::Re
     Ok(resealed)
 }
 
-/// The bank that a scope of the desk is for: its tenant's, or the common one.
+/// The bank that a scope is for: its tenant's, or the common one.
 fn bank_of(scope: &Scope) -> BankOf<'_> {
     match scope.admin() {
         Some(admin) => BankOf::Tenant(admin),
@@ -173,9 +175,9 @@ fn of_tools(tools: usize) -> Option<String> {
 async fn look_at_configs(context: &CommandContext, seal: &dyn Seal) -> anyhow::Result<()> {
     let nothing = AgentSettings::default();
     let configs = TenantConfigs { store: &*context.store, settings: &nothing, now_ms: now_ms() };
-    for tenant in tenants::all(&*context.store).await? {
-        let kept = configs.kept(Within::Named(Operator::of_this_process(), tenant.id)).await?;
-        if kept.opened(seal, &context.administrator(tenant.id).await?.seal_context()).is_none() {
+    for tenant in tenants::all(context.administration()).await? {
+        let kept = configs.load(Within::Named(Operator::of_this_process(), tenant.id)).await?;
+        if kept.with_opened_key(seal, &context.administrator(tenant.id).await?.seal_context()).is_none() {
             bail!("the key of tenant {} was sealed with a master key that is missing; nothing was changed", tenant.id);
         }
     }
@@ -187,9 +189,9 @@ async fn reseal_configs(context: &CommandContext, seal: &dyn Seal) -> anyhow::Re
     let nothing = AgentSettings::default();
     let configs = TenantConfigs { store: &*context.store, settings: &nothing, now_ms: now_ms() };
     let mut done = 0;
-    for tenant in tenants::all(&*context.store).await? {
+    for tenant in tenants::all(context.administration()).await? {
         let within = Within::Named(Operator::of_this_process(), tenant.id);
-        if configs.kept(within).await?.api_key.is_none() {
+        if configs.load(within).await?.api_key.is_none() {
             continue;
         }
         let seal_context = context.administrator(tenant.id).await?.seal_context();

@@ -4,14 +4,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use amalgam_app::knowledge::{IgnoreRules, ImportObserver, ImportTotals, KnowledgeImport, gather_sources};
 use amalgam_core::Seal;
+use amalgam_knowledge::{ImportSettings, is_name};
 use anyhow::bail;
 use clap::Args;
 use serde_json::{Value, json};
 
 use super::{KnowledgeContext, KnowledgeTarget};
 use crate::command_context::CommandContext;
-use crate::knowledge::{Import, Rules, Settings, Totals, WriteThrottle, gather, is_name};
 use crate::progress::Progress;
 use crate::terminal::{print_json, print_stderr, print_stdout};
 use crate::wire_up::{self, SystemClock};
@@ -64,12 +65,12 @@ pub(super) struct ImportArgs {
 /// Unreadable files make the command fail even if the others were imported, so that scripts notice them.
 pub(super) async fn run(args: ImportArgs) -> anyhow::Result<ExitCode> {
     let attributes = attributes(&args)?;
-    let rules = if args.no_ignore { Rules::Nothing } else { Rules::Ignored };
-    let sources = gather(&args.paths, args.source.as_deref(), rules)?;
+    let rules = if args.no_ignore { IgnoreRules::Nothing } else { IgnoreRules::Ignored };
+    let sources = gather_sources(&args.paths, args.source.as_deref(), rules)?;
     let context = KnowledgeContext::open(args.place.tenant_id, CommandContext::open(args.place.config).await?).await?;
     let seal: Arc<dyn Seal> = Arc::new(wire_up::sealer(&context.command.config)?);
     let names = wire_up::names(&context.command.config, &seal, &SystemClock)?;
-    let before = context.collection(&args.collection).await?.and_then(|collection| collection.embedding_model);
+    let before = context.embedding_model(&args.collection).await?;
     let model = match args.no_embed {
         true => None,
         false => args.embed.or_else(|| before.clone()),
@@ -80,27 +81,28 @@ pub(super) async fn run(args: ImportArgs) -> anyhow::Result<ExitCode> {
             args.collection
         ));
     }
-    let settings = Settings { attributes, model: model.clone(), most_bytes: args.max_file_kib * 1024 };
-    let mut import = Import {
+    let settings = ImportSettings { attributes, model: model.clone(), max_bytes: args.max_file_kib * 1024 };
+    let mut import = KnowledgeImport {
         store: context.store(),
         within: context.within(),
         collection: &args.collection,
         embedder: &*names,
         settings: Arc::new(settings),
-        throttle: WriteThrottle::on(&context.command.config.store),
+        throttle: context.throttle(),
+        clock: &SystemClock,
     };
     let names: Vec<String> = sources.iter().map(|source| source.name.clone()).collect();
     let mut progress = Progress::of("files", sources.iter().map(|source| source.files.len()).sum());
-    let mut totals = Totals::default();
+    let mut totals = ImportTotals::default();
     for source in sources {
-        import.bring(source, &mut totals, &mut progress).await?;
+        import.run(source, &mut totals, &mut progress).await?;
     }
     drop(progress);
     match args.place.json {
         true => print_json(&as_json(&args.collection, &names, model.as_deref(), &totals))?,
         false => {
-            tell_skipped(&totals, args.max_file_kib);
-            let Totals { created, updated, unchanged, deleted, .. } = totals;
+            print_skipped(&totals, args.max_file_kib);
+            let ImportTotals { created, updated, unchanged, deleted, .. } = totals;
             let skipped = totals.skipped();
             print_stdout(format_args!(
                 "{created} created, {updated} updated, {unchanged} unchanged, {deleted} deleted, {skipped} skipped"
@@ -112,6 +114,16 @@ pub(super) async fn run(args: ImportArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(crate::FAILURE));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+impl ImportObserver for Progress {
+    fn done(&mut self, files: usize) {
+        self.add(files);
+    }
+
+    fn unreadable(&mut self, what: &str) {
+        print_stderr(format_args!("cannot be read: {what}"));
+    }
 }
 
 fn attributes(args: &ImportArgs) -> anyhow::Result<Vec<(String, String)>> {
@@ -129,7 +141,7 @@ fn attributes(args: &ImportArgs) -> anyhow::Result<Vec<(String, String)>> {
     }
 }
 
-fn tell_skipped(totals: &Totals, max_file_kib: u64) {
+fn print_skipped(totals: &ImportTotals, max_file_kib: u64) {
     for (count, why) in [
         (totals.binary, "not text in UTF-8".to_owned()),
         (totals.large, format!("larger than {max_file_kib} KiB")),
@@ -142,7 +154,7 @@ fn tell_skipped(totals: &Totals, max_file_kib: u64) {
     }
 }
 
-fn as_json(collection: &str, sources: &[String], model: Option<&str>, totals: &Totals) -> Value {
+fn as_json(collection: &str, sources: &[String], model: Option<&str>, totals: &ImportTotals) -> Value {
     json!({
         "collection": collection,
         "sources": sources,

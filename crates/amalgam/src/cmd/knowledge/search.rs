@@ -4,16 +4,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use amalgam_core::{
-    Retrieval as _, RetrievalQuery, RetrievalResult, Seal,
-    execute::request::{ComparisonOperator, Condition},
-    store::FoundChunk,
+    ComparisonOperator, Condition, Retrieval as _, RetrievalQuery, RetrievalResult, Seal, store::FoundChunk,
 };
 use clap::Args;
 use serde_json::{Map, Value, json};
 
 use super::{KnowledgeContext, KnowledgeTarget};
 use crate::command_context::CommandContext;
-use crate::knowledge::explained;
 use crate::terminal::{print_json, print_stderr, print_stdout};
 use crate::wire_up::{self, SystemClock};
 
@@ -53,7 +50,7 @@ pub(super) async fn run(args: SearchArgs) -> anyhow::Result<ExitCode> {
         limit: usize::from(args.limit),
     };
     let found = wire_up::knowledge(&context.command.store, &names).find(&scope, lookup).await;
-    let RetrievalResult { chunks, warnings } = found.map_err(explained)?;
+    let RetrievalResult { chunks, warnings } = found.map_err(|fault| anyhow::anyhow!(fault.explained()))?;
     match args.place.json {
         true => {
             let data: Vec<Value> = chunks.iter().map(as_json).collect();

@@ -1,4 +1,4 @@
-//! Who may come in, and what must stay secret: tenants, keys, tokens, addresses, the database.
+//! Access and secrets: tenants, keys, tokens, addresses, the database.
 
 use super::*;
 
@@ -95,7 +95,7 @@ fn tokens_need_a_long_secret_or_a_set_of_keys_over_a_safe_way() {
     assert!(unbound.len() == 2 && unbound[1].contains("jwt_issuer is not set"), "{unbound:?}");
     let open = "[auth]\njwks = 'https://issuer/keys'\njwt_issuer = '*'\njwt_audience = '*'";
     let loaded = load(open, &[]).unwrap();
-    assert_eq!(loaded.config.jwt.unwrap().jwks, Some(KeySetAt::Url("https://issuer/keys".to_owned())));
+    assert_eq!(loaded.config.jwt.unwrap().jwks, Some(KeySetLocation::Url("https://issuer/keys".to_owned())));
     assert!(loaded.warnings[0].contains("set jwt_issuer or jwt_audience"), "{:?}", loaded.warnings);
 }
 
@@ -103,7 +103,7 @@ fn tokens_need_a_long_secret_or_a_set_of_keys_over_a_safe_way() {
 fn an_upstream_without_its_key_is_a_warning_and_says_which_variable() {
     let text = "[upstreams.o]\nkind = 'responses'\nbase_url = 'https://x/v1/'\napi_key = 'env:NOT_THERE'\n";
     let loaded = load(text, &[]).unwrap();
-    let remote = loaded.config.upstreams[0].remote().unwrap();
+    let remote = loaded.config.upstreams[0].remote.as_ref().unwrap();
     assert_eq!(remote.api_key.as_ref().unwrap().missing(), Some("NOT_THERE"));
     assert_eq!(remote.base_url, "https://x/v1");
     assert_eq!(loaded.warnings, ["amalgam.toml:4: the variable NOT_THERE is not set; requests to 'o' will fail"]);

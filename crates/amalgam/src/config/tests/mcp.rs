@@ -1,4 +1,4 @@
-//! `[mcp.NAME]`: programs and servers of the operator's.
+//! `[mcp.NAME]`: the operator's programs and servers.
 
 use super::super::{Mcp, McpTransport};
 use super::*;
@@ -97,7 +97,7 @@ fn no_variable_names_a_program() {
     let loaded = load("", &env).unwrap();
     assert!(loaded.config.mcp.is_empty());
     assert_eq!(loaded.warnings.len(), 2, "{:?}", loaded.warnings);
-    // Nor does it change one that the file names.
+    // Nor can it change one of the file.
     let (servers, _) = servers("[mcp.files]\ncommand = 'true'", &env);
     assert!(
         matches!(&servers[0].reached, McpTransport::Process { command, args, .. } if command == "true" && args.is_empty())

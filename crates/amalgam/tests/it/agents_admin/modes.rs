@@ -49,7 +49,7 @@ async fn a_mode_is_kept_whole_and_can_be_sent_back_as_it_is_shown() {
         assert_eq!((names(&page), &page["has_more"]), (SEEDED[..3].to_vec(), &json!(true)));
         let rest = got(&client, "/admin/modes?limit=3&after=general").await;
         assert_eq!((names(&rest), &rest["has_more"]), (vec![("QA", true), ("review", false)], &json!(false)));
-        // Nobody else has it.
+        // No other tenant has it.
         assert_eq!(office.b().get(PATH).await.status, 404);
         assert_eq!(names(&got(&office.b(), "/admin/modes").await), SEEDED);
         assert_eq!(got(&office.operator(), &format!("{PATH}?tenant_id=1")).await["name"], "review");

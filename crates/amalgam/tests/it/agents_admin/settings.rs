@@ -1,4 +1,4 @@
-//! `/admin/configs`: what a tenant sets, what counts, and that its key is nobody else's.
+//! `/admin/configs`: what a tenant sets, what takes effect, and that its key stays its own.
 
 use amalgam_testkit::Client;
 use futures_util::future::join_all;

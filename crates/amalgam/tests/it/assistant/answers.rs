@@ -1,6 +1,6 @@
 //! What a front end is answered with, and what is kept of it.
 
-use amalgam_core::assistant::prompt;
+use amalgam_assistant::prompt;
 use serde_json::{Value, json};
 
 use super::campus::{ALPHA, Campus, HOME, MODEL, kinds, known, prompt_of};
@@ -69,7 +69,7 @@ async fn tool_results_are_objects_under_the_models_own_ids_in_the_order_of_the_c
         ];
         assert_eq!(*results, expected);
         assert_eq!(results[1]["output"]["course"]["title"], "Dasar Kepemimpinan");
-        // The model was told the same, each output behind its call.
+        // The model received the same, each output behind its call.
         let told = told(&campus.last_asked());
         let outputs: Vec<Value> = told
             .iter()
@@ -125,7 +125,7 @@ async fn everything_about_an_answer_is_kept_under_the_published_kinds() {
                 &answer["tool_results"][0]["output"]
             ]
         );
-        // What the turn asked and heard can be looked at.
+        // The requests and answers of the turn can be inspected.
         let turn = usage["turn_id"].as_str().expect("a turn has an id");
         let record = campus.admin(ALPHA).get(&format!("/admin/turns/{turn}")).await;
         assert_eq!(record.status, 200, "{}", record.text());

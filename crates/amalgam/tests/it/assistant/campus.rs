@@ -17,7 +17,7 @@ pub(super) const ALPHA: &str = "am_alpha";
 pub(super) const BETA: &str = "am_beta";
 pub(super) const GAMMA: &str = "am_gamma";
 
-/// The model that is asked where nobody says otherwise.
+/// The model that is asked unless a setting names another.
 pub(super) const MODEL: &str = "gpt-4o-mini";
 
 /// The tenants as the configuration has them.
@@ -35,7 +35,7 @@ id = 3
 keys = ["am_gamma"]
 "#;
 
-/// What the two profiles are told.
+/// The prompts of the two profiles.
 pub(super) const HOME: &str = "Find courses.";
 pub(super) const COURSE: &str = "Explain the course.";
 
@@ -137,7 +137,7 @@ impl<'a> Campus<'a> {
         messages
     }
 
-    /// The model says these, one after the other, to whoever wants whole answers.
+    /// The model says these, one after the other, to requests for whole answers.
     pub(super) fn says(&self, scripts: &[Script]) {
         for (number, script) in scripts.iter().enumerate() {
             self.upstream.enqueue(whole(script, &format!("resp_up_{}", number + 1)));
@@ -219,7 +219,7 @@ pub(super) fn text_of(content: &Value) -> String {
     }
 }
 
-/// What the model was told to be, without the guidance on tools at its end.
+/// The system prompt that the model received, without the guidance on tools at its end.
 pub(super) fn prompt_of(request: &Value) -> &str {
     let told = request["instructions"].as_str().unwrap_or_default();
     told.split_once("\n\n<<<APTIX").map_or(told, |(prompt, _)| prompt)
@@ -236,7 +236,7 @@ pub(super) fn known<'v>(message: &'v Value, kind: &str) -> Vec<&'v Value> {
     records.filter(|record| record["kind"] == kind).map(|record| &record["value"]).collect()
 }
 
-/// How long something that is told at once may take on a busy machine.
+/// How long something immediate may take on a busy machine.
 pub(super) const QUICK: Duration = Duration::from_secs(30);
 
 fn courses() -> Value {

@@ -1,6 +1,6 @@
 //! The same agent behind the other door: a profile in the place of a model.
 
-use amalgam_core::assistant::prompt;
+use amalgam_assistant::prompt;
 use http::Method;
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ async fn a_profile_answers_as_a_model_with_its_prompt_and_its_tools() {
         );
         assert_eq!(asked["tools"][0]["name"], "get_course_detail");
 
-        // What it is told stays inside, also when it is looked at later.
+        // Its prompt stays inside, also when the response is retrieved later.
         let id = id_of(&response);
         for path in [format!("/v1/responses/{id}"), format!("/v1/responses/{id}/input_items")] {
             let seen = ana.get(&path).await;
@@ -107,7 +107,7 @@ async fn a_profile_counts_and_compacts_like_a_model() {
             assert_eq!(answer.status, 200, "{} {model}: {}", store.name, answer.text());
             answer.json()["input_tokens"].as_u64().expect("a count")
         };
-        // What the profile is told counts too.
+        // The profile's prompt counts too.
         let (plain, profile) = (count("gpt-4o-mini").await, count("course-assistant").await);
         assert!(profile > plain, "{}: {profile} and {plain}", store.name);
 

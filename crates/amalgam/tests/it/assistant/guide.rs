@@ -1,6 +1,6 @@
 //! The tables of the guide for front ends agree with the code. Its commands are run by `tests/clients`.
 
-use amalgam_core::assistant::settings::{AgentSettings, KEY_VARIABLE};
+use amalgam_assistant::settings::{AgentSettings, KEY_VARIABLE};
 use serde_json::Value;
 
 use crate::support::document;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use amalgam_core::assistant::prompt;
+use amalgam_assistant::prompt;
 use amalgam_testkit::{Reply, Setup, Upstream};
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ async fn a_model_that_is_there_is_told_with_its_own_name_and_asked_for_once_in_t
             assert_eq!(ana.get(HEALTH).await.status, 200);
         }
         assert_eq!(looks(&campus.upstream), 1, "what was heard is believed for a while");
-        // What another tenant heard is its own, and what is not about the model is always fresh.
+        // Another tenant's result is its own, and what is not about the model is always fresh.
         assert_eq!(campus.user(BETA, "ben").get(HEALTH).await.status, 200);
         assert_eq!(looks(&campus.upstream), 2);
         campus.configure(ALPHA, json!({"prompt_version": "v2"})).await;
@@ -69,16 +69,16 @@ async fn an_assistant_that_could_not_answer_says_why_and_whether_anybody_was_ask
             );
             [body["checked"].clone(), body["feature_enabled"].clone(), body["error"].clone()]
         };
-        // No key: nobody was asked.
+        // No key: no upstream was asked.
         let no_key = json!("OPENAI_API_KEY is not configured.");
         assert_eq!(failing(ALPHA).await, [json!(false), json!(true), no_key]);
-        // Switched off: nobody was asked.
+        // Switched off: no upstream was asked.
         campus.configure(BETA, json!({"api_key": "sk-beta"})).await;
         campus.cli().json(&["tenants", "set", "2", "ai_agent_enabled=false"]);
         let off = json!("AI agent is disabled for this company.");
         assert_eq!(failing(BETA).await, [json!(false), json!(false), off]);
         assert_eq!(looks(&campus.upstream), 0);
-        // Asked, and nothing good was heard; what was heard is not told.
+        // The upstream refuses; its message is not shown.
         campus.configure(GAMMA, json!({"api_key": "sk-gamma"})).await;
         let refusal = json!({"error": {"message": "key of org-4711 is wrong", "type": "invalid_request_error"}});
         campus.upstream.always_for("/models/gpt-4o-mini", Reply::status(401).with_json(refusal));

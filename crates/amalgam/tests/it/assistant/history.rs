@@ -1,4 +1,4 @@
-//! How much of a thread the model is reminded of, however long the thread is.
+//! How much of a thread the model receives, for threads of any length.
 
 use std::fs;
 
@@ -102,7 +102,7 @@ async fn a_long_thread_costs_no_more_than_a_short_one() {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "how long to go on is for whoever runs the tests to say")]
+#[expect(clippy::disallowed_methods, reason = "the environment of the test run says how many")]
 fn turns_of_a_long_thread() -> usize {
     std::env::var("AMALGAM_SOAK_CYCLES").map_or(400, |_| 5_000)
 }

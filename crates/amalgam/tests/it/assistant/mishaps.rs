@@ -10,7 +10,7 @@ use crate::support::{Said, Script, stores};
 
 const UNAVAILABLE: &str = "{\"detail\":\"AI service is temporarily unavailable.\"}";
 
-/// What an upstream says that nobody outside may read.
+/// An upstream's message that no caller may read.
 const INSIDE: &str = "org-4711 sk-secret quota of Acme";
 
 fn error(status: u16, kind: &str) -> Reply {
@@ -52,12 +52,12 @@ async fn a_failure_behind_the_door_says_nothing_about_itself_and_keeps_what_the_
             assert_eq!(kinds(&thread[0]), ["context", "error"], "{what}: {}", thread[0]);
             let told = known(&thread[0], "error")[0];
             assert!(told["code"].is_string() && told["message"].is_string(), "{what}: {told}");
-            // What is left of the script is for nobody.
+            // The rest of the script is not used.
             while campus.upstream.replies_left() > 0 {
                 let spare = amalgam_testkit::Client::new(&campus.upstream.url());
                 let _ = spare.try_request(http::Method::POST, "/v1/responses", &[], "{}".into()).await;
             }
-            // The thread goes on, and the model hears what was said before.
+            // The thread continues, and the model receives the messages before.
             let body = campus.chat(&user, json!({"message": "Again"}), "Now.").await;
             assert_eq!(body["session_id"], session, "{what}");
             let expected = ["user Hi there", "user Again"];

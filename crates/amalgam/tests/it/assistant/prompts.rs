@@ -1,6 +1,6 @@
-//! What the model is told before everything else, and which profile tells it.
+//! What the model receives before everything else, and which profile it comes from.
 
-use amalgam_core::assistant::prompt;
+use amalgam_assistant::prompt;
 use amalgam_testkit::Setup;
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ async fn a_prompt_is_composed_of_the_tenants_words_the_profiles_and_the_course()
         let both = |config: &str| format!("{config}\n\nAgent profile task:\n{COURSE}");
         let (course, none) = (json!({"course_id": 28}), json!({}));
         let cases = [
-            // Config, agent, metadata; then what is told, and what of it is configured.
+            // Config, agent, metadata; then what is sent, and what of it is configured.
             (json!("Config."), "course-assistant", &course, format!("{}\n\n{LINE}", both("Config.")), both("Config.")),
             (json!("Config."), "course-assistant", &none, both("Config."), both("Config.")),
             (json!("Config."), "wordless", &none, "Config.".to_owned(), "Config.".to_owned()),
@@ -62,7 +62,7 @@ async fn without_any_words_the_course_stands_alone_or_nothing_is_told() {
         let ana = campus.user(ALPHA, "ana");
         campus.chat(&ana, json!({"message": "Hi", "metadata": {"course_id": "28"}}), "Fine.").await;
         assert_eq!(campus.last_asked()["instructions"], LINE);
-        // A course that nobody has, one that is not offered any more, one of another tenant alone.
+        // A course that does not exist, one that is not offered any more, one of another tenant alone.
         let file = campus.amalgam.folder().join("more.json");
         let course =
             json!([{"id": 777, "title": "Beta's own", "description": "x", "modality": "Learn", "type": "Course"}]);
@@ -111,7 +111,7 @@ async fn a_profile_that_is_unknown_inactive_or_somebody_elses_is_nobody() {
         assert_eq!(sessions.len(), 1, "all of them are the thread without a profile");
         assert_eq!(said(&campus.last_asked()).len(), 11);
 
-        // The known ones have their words, their tools and a thread each. Space around a name is no part of it.
+        // The known ones have their prompts, their tools and a thread each. Space around a name is no part of it.
         for (agent, words, tool) in
             [("home-assistant", HOME, "get_course_recommendation"), (" course-assistant ", COURSE, "get_course_detail")]
         {
@@ -124,7 +124,7 @@ async fn a_profile_that_is_unknown_inactive_or_somebody_elses_is_nobody() {
         let ben = campus.user(BETA, "ben");
         campus.chat(&ben, json!({"message": "Hi", "agent": "secret"}), "Fine.").await;
         assert_eq!(prompt_of(&campus.last_asked()), "Beta's secret.");
-        // A profile that is changed speaks otherwise from then on, in the same thread.
+        // A changed profile takes effect from then on, in the same thread.
         let before = campus.chat(&ana, json!({"message": "Hi", "agent": "home-assistant"}), "Fine.").await;
         campus.put_profile(ALPHA, "home-assistant", json!({"prompt": "New words.", "model": "gpt-4o-mini"})).await;
         let after = campus.chat(&ana, json!({"message": "Hi", "agent": "home-assistant"}), "Fine.").await;

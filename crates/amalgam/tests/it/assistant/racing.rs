@@ -35,7 +35,7 @@ fn fate(text: &str) -> Fate {
     }
 }
 
-/// Answers every message with its own words, unless its fate is another one.
+/// Answers every message with its own text, unless it is planned to fail.
 fn model(request: &Request) -> Reply {
     let (_, text) = said(&request.json()).pop().expect("something was said");
     let answer = whole(&Script::text(&[&format!("re: {text}")]), &format!("resp_{text}"));
@@ -76,7 +76,7 @@ async fn assert_thread(
     );
     for (place, (role, content)) in lines.iter().enumerate() {
         if role == "assistant" {
-            // Each answer stands right behind its own question.
+            // Each answer is right behind its own question.
             assert_eq!(*content, format!("re: {}", lines[place - 1].1), "{user}: {lines:?}");
             continue;
         }
@@ -100,7 +100,7 @@ async fn assert_thread(
             );
             assert_eq!(body["response_id"], format!("resp_{content}"));
         }
-        // What the model heard is the thread up to here: in order, and nobody else's.
+        // The model received the thread up to here: in order, and no other user's messages.
         let heard: Vec<Vec<(String, String)>> = campus
             .asked()
             .iter()
@@ -160,7 +160,7 @@ async fn two_processes_that_race_on_one_thread_make_one_and_take_turns() {
     campus.upstream.answer_for("/responses", model);
     for round in 0..5 {
         let user = format!("user{round}");
-        // Few enough for the model to hear all of them.
+        // Few enough for the model to receive all of them.
         let sent: Vec<String> = (0..10).map(|number| format!("{user}-{}", number + round)).collect();
         let at = |place: usize| if place.is_multiple_of(2) { &campus.amalgam } else { &other };
         let messages =
@@ -172,7 +172,7 @@ async fn two_processes_that_race_on_one_thread_make_one_and_take_turns() {
     assert_calm(&other);
 }
 
-/// Returns when so many stand in lines at a server.
+/// Returns when so many requests wait in the queues of a server.
 async fn until_waiting(amalgam: &Amalgam, count: u64) {
     let client = Client::new(amalgam.url());
     eventually("a place in line", FINAL, async || {
@@ -192,13 +192,13 @@ async fn messages_of_one_user_are_answered_in_the_order_in_which_they_came() {
         for number in 0..5 {
             let client = campus.user(ALPHA, "ana");
             waiting.push(beside(async move { respond(&client, &json!({"message": number.to_string()})).await }));
-            // Each has its place before the next one comes: the first is with the model, the others stand in line.
+            // Each has its place before the next one comes: the first is with the model, the others wait in the queue.
             match number {
                 0 => drop(campus.upstream.wait_for_requests(1).await),
                 _ => until_waiting(&campus.amalgam, number).await,
             }
         }
-        assert_eq!(campus.asked().len(), 1, "nobody goes before the first");
+        assert_eq!(campus.asked().len(), 1, "the first is alone");
         gate.open();
         let mut session = Value::Null;
         for (number, answer) in waiting.into_iter().enumerate() {
@@ -304,7 +304,7 @@ async fn a_process_that_is_killed_between_two_tools_leaves_a_thread_that_goes_on
         let mut campus = Campus::on(&store).await;
         let turn = in_the_middle_of_its_tools(&campus, &campus.amalgam).await;
         campus.amalgam.kill();
-        assert!(turn.end().await.is_err(), "nobody is told an answer");
+        assert!(turn.end().await.is_err(), "no answer is sent");
         campus.start_again().await;
         assert_usable(&campus, &campus.amalgam).await;
     }
@@ -317,13 +317,13 @@ async fn a_thread_goes_on_at_another_process_when_its_own_is_killed() {
     let campus = Arc::new(Campus::on(&store).await);
     let mut victim = campus.another().await;
     let turn = in_the_middle_of_its_tools(&campus, &victim).await;
-    // Two more stand in line behind it, at the process that dies.
+    // Two more wait in the queue behind it, at the process that dies.
     let waiting = [1, 2].map(|_| say_at(&victim, "never said"));
     until_waiting(&victim, 2).await;
     victim.kill();
-    assert!(turn.end().await.is_err(), "nobody is told an answer");
+    assert!(turn.end().await.is_err(), "no answer is sent");
     for waiting in waiting {
-        assert!(waiting.end().await.is_err(), "nor are those who waited");
+        assert!(waiting.end().await.is_err(), "nor to those that waited");
     }
     assert_usable(&campus, &campus.amalgam).await;
 }

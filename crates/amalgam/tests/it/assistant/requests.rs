@@ -1,4 +1,4 @@
-//! What may be asked, what is refused, in which words and in which order.
+//! Which requests are accepted, which are refused, with which errors and in which order.
 
 use amalgam_testkit::{Client, HttpAnswer, Setup, Upstream};
 use http::Method;
@@ -67,7 +67,7 @@ async fn every_path_works_with_and_without_the_slash_at_its_end() {
             assert_eq!((answer.status.as_u16(), &answer.json()["count"]), (200, &json!(7)), "{}", answer.text());
         }
         assert_eq!(bodies[0]["session_id"], bodies[1]["session_id"]);
-        // What this door does not have is told in its shape, too.
+        // Errors about unknown paths have the shape of this wire, too.
         for (method, path, status) in [
             (Method::GET, RESPOND, 405),
             (Method::DELETE, "/api/v2/ai-agent/health/", 405),
@@ -134,7 +134,7 @@ async fn what_is_wrong_with_a_request_is_told_by_field_in_known_words() {
             (json!({"message": "Hi", "metadata": {"course_id": "28a"}}), metadata(positive)),
             (json!({"message": "Hi", "metadata": {"course_id": ""}}), metadata(positive)),
             (json!({"message": "Hi", "metadata": {"course_id": null}}), metadata(positive)),
-            // Everything that is wrong is told at once.
+            // All errors are reported at once.
             (
                 json!({"message": " ", "agent": 5, "metadata": {"foo": 1, "course_id": 0}}),
                 json!({

@@ -85,7 +85,7 @@ async fn users_get_their_own_threads_back_and_nobody_elses() {
         assert_eq!(rest["results"][0]["id"], first["session_id"]);
         assert_eq!(rest["next"], Value::Null);
 
-        // To everybody else it is as if it were not there.
+        // To all other callers it is as if it did not exist.
         let missing = ana.get("/api/v2/ai-agent/sessions/987654/messages/").await;
         assert_eq!((missing.status.as_u16(), missing.json()), (404, json!({"detail": "Not found."})));
         for client in [&ben, &far] {

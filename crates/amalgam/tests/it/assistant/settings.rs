@@ -1,6 +1,6 @@
-//! Every setting has an effect, whoever sets it: the environment for all tenants, a tenant for itself.
+//! Every setting has an effect, from both places: the environment for all tenants, a tenant for itself.
 
-use amalgam_core::assistant::{prompt, safety_identifier, settings::AgentSettings};
+use amalgam_assistant::{prompt, safety_identifier, settings::AgentSettings};
 use amalgam_testkit::{Request, Setup, Upstream};
 use serde_json::{Value, json};
 
@@ -134,7 +134,7 @@ async fn what_a_tenant_sets_goes_before_the_environment_and_what_it_leaves_empty
         assert!(asked["instructions"].as_str().is_some_and(|text| text.starts_with("Own words.\n\n")), "{asked}");
         assert_eq!(campus.upstream.requests()[0].header("authorization"), Some("Bearer sk-alpha"));
 
-        // Nobody else is touched by it.
+        // No other tenant is affected.
         let ben = campus.user(BETA, "ben");
         assert_eq!(campus.chat(&ben, json!({"message": "Hi"}), "Fine.").await["model"], "env-model");
         assert_eq!(campus.upstream.requests()[1].header("authorization"), Some("Bearer sk-env"));
@@ -148,7 +148,7 @@ async fn what_a_tenant_sets_goes_before_the_environment_and_what_it_leaves_empty
         assert_eq!(answer["model"], "env-model");
         assert_eq!(campus.last_asked()["instructions"], "Env words.");
         assert_eq!(campus.upstream.requests()[2].header("authorization"), Some("Bearer sk-env"));
-        // The profile has the last word about its model.
+        // The profile decides about its model.
         campus.put_profile(ALPHA, "home-assistant", json!({"prompt": "x", "model": MODEL})).await;
         let answer = campus.chat(&ana, json!({"message": "Hi", "agent": "home-assistant"}), "Fine.").await;
         assert_eq!((&answer["model"], &campus.last_asked()["model"]), (&json!(MODEL), &json!(MODEL)));
@@ -179,7 +179,7 @@ async fn a_tenant_has_an_upstream_and_a_key_of_its_own_and_no_other_hears_of_the
         let pair = |key: &str, text: &str| (key.to_owned(), text.to_owned());
         assert_eq!(heard(&campus.upstream), [pair("Bearer sk-env", "alpha's")]);
         assert_eq!(heard(&other), [pair("Bearer sk-beta", "beta's"), pair("Bearer sk-other", "gamma's")]);
-        // A tenant's key is kept sealed and shown to nobody.
+        // A tenant's key is stored sealed and never shown.
         let shown = campus.admin(BETA).get("/admin/configs/2").await;
         assert_eq!(shown.json()["has_api_key"], true);
         assert!(!shown.text().contains("sk-beta"), "{}", shown.text());

@@ -63,7 +63,7 @@ async fn a_stream_lives_while_the_upstream_is_silent() {
         // It is picked up like any other.
         let again = resumed(&campus, &format!("{RESPOND}{id}/"), None).await;
         assert_eq!(again.last().map(|event| &event.data), events.last().map(|event| &event.data));
-        // What fails behind the head is told by an event, and the next message is answered.
+        // A failure after the head is reported by an event, and the next message is answered.
         let gate = Gate::new();
         campus.upstream.enqueue(Reply::status(400).behind(&gate));
         let events = stream(&campus, &body).await;
@@ -112,7 +112,7 @@ async fn a_stream_tells_the_same_as_the_whole_answer() {
         assert_eq!(events[3].data, done["tool_results"][0]);
         assert_eq!((&done["message"], &done["response_id"]), (&json!("It is about leading."), &json!("resp_up_2")));
 
-        // Somebody else asks for the whole answer to the same.
+        // Another user asks for the whole answer to the same.
         let whole = {
             campus.says(&scripts());
             campus.told(&campus.user(ALPHA, "ben"), body).await
@@ -149,7 +149,7 @@ async fn a_stream_that_was_dropped_is_picked_up_where_it_was_left() {
     for store in stores() {
         let campus = Campus::on(&store).await;
         let gate = Gate::new();
-        // The caller reads the first words; then the line is cut, and the model goes on.
+        // The caller reads the first words; then the connection is cut, and the model continues.
         campus.upstream.enqueue(streamed(&Script::text(&["One ", "two ", "three."]), "resp_up_1").hold_after(6, &gate));
         let mut events = stream(&campus, &json!({"message": "Count"})).await;
         let id = events.header("amalgam-response-id").expect("a stream can be picked up").to_owned();
@@ -260,7 +260,7 @@ async fn the_same_message_under_one_key_is_said_once() {
         assert_eq!(again.header("idempotent-replayed"), Some("true"));
         assert_eq!(campus.asked().len(), 1);
         assert_eq!(campus.thread(ALPHA, &first.json()["session_id"]).await.len(), 2);
-        // The same key with other words is a mistake, told in the words of this door.
+        // The same key with another body is an error, in the shape of this wire.
         let other = respond_with(&ana, &key, &json!({"message": "Bye"})).await;
         assert_eq!(other.status, 422, "{}", other.text());
         assert!(other.json()["detail"].is_string(), "{}", other.text());

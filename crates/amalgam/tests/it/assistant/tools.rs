@@ -124,13 +124,13 @@ async fn after_a_recommendation_the_model_is_told_to_be_brief_and_only_then() {
         let asked = campus.asked();
         assert!(!everything(&asked[0]).contains(ONE_SENTENCE), "{}", asked[0]);
         assert_eq!(everything(&asked[1]).matches(ONE_SENTENCE).count(), 1, "{}", asked[1]);
-        // Neither the caller's next turn nor a turn with the other tool hears of it.
+        // Neither the caller's next turn nor a turn with the other tool contains it.
         campus.chat(&ana, json!({"agent": "home-assistant", "message": "Thanks"}), "Welcome.").await;
         assert!(!everything(&campus.last_asked()).contains(ONE_SENTENCE), "{}", campus.last_asked());
         campus.says(&[detail("call_1"), Script::text(&["Fine."])]);
         campus.told(&ana, json!({"agent": "course-assistant", "message": "Hi"})).await;
         assert!(!everything(&campus.last_asked()).contains(ONE_SENTENCE), "{}", campus.last_asked());
-        // Twice called is once told.
+        // Called twice, shown once.
         campus.says(&[recommendation("call_1", "x"), recommendation("call_2", "data"), Script::text(&["Fine."])]);
         campus.told(&ana, json!({"agent": "home-assistant", "message": "More"})).await;
         assert_eq!(everything(&campus.last_asked()).matches(ONE_SENTENCE).count(), 1, "{}", campus.last_asked());

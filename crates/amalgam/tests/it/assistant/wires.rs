@@ -1,4 +1,4 @@
-//! The assistant asks any model: whatever its upstream speaks, callers read the same.
+//! The assistant asks any model: callers read the same on every kind of upstream.
 
 use amalgam_testkit::{Setup, Upstream};
 use serde_json::{Value, json};

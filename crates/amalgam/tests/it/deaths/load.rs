@@ -1,4 +1,4 @@
-//! Callers of every kind, who write down what they were promised, and whoever checks that it was kept.
+//! Callers of every kind, which record what the server acknowledged, and the checks that it is still there.
 
 use std::{
     collections::HashMap,
@@ -70,7 +70,7 @@ impl Kind {
     }
 }
 
-/// Makes the upstreams answer everybody, and take their time.
+/// Makes the upstreams answer every request, slowly.
 pub(crate) fn prepare(whole: &Upstream, streamed: &Upstream) {
     let script = Script::text(&["All ", "is ", "well", "."]);
     whole.from_now_on(script.reply(Wire::Chat, Delivery::Whole).after(Duration::from_millis(25)));
@@ -79,7 +79,7 @@ pub(crate) fn prepare(whole: &Upstream, streamed: &Upstream) {
     streamed.from_now_on(stream);
 }
 
-/// Callers that ask until they are told to stop or the server is gone; everything that they were promised.
+/// Callers that send requests until they are stopped or the server is gone; everything that was acknowledged.
 pub(crate) async fn load(client: &Client, cycle: usize, stop: watch::Receiver<bool>) -> Vec<Promise> {
     let mut callers = JoinSet::new();
     for (number, kind) in KINDS.into_iter().cycle().take(KINDS.len() * CALLERS).enumerate() {
@@ -223,7 +223,7 @@ pub(crate) async fn settle(
 pub(crate) fn assert_kept(settled: &[(Promise, Value)], calls: &Calls) {
     for (promise, response) in settled {
         let status = response["status"].as_str().unwrap_or_default();
-        // P1, P5: what was told is what is stored.
+        // P1, P5: what was sent is what is stored.
         if let Some(told) = &promise.told {
             assert_eq!(response, told, "{promise:?}");
         }
@@ -233,7 +233,7 @@ pub(crate) fn assert_kept(settled: &[(Promise, Value)], calls: &Calls) {
             assert!(!message.is_empty() && response["error"]["code"].is_string(), "{promise:?}: {response}");
             assert_eq!(response["output"], json!([]), "{promise:?}");
         }
-        // P4: nothing runs twice, whoever has died in between.
+        // P4: nothing runs twice, also if a process died in between.
         let asked = calls.of(&promise.marker);
         let most = usize::from(promise.kind.is_background() || promise.told.is_some());
         assert!(asked <= most.max(1), "{promise:?} was asked {asked} times");
@@ -253,7 +253,7 @@ pub(crate) async fn repeat(client: &Client, promises: &[Promise]) -> Vec<Promise
             if completed {
                 break;
             }
-            // A stream under the key of a dead process is told to its bitter end first.
+            // A stream under the key of a dead process is replayed to its failure first.
             assert!(started.elapsed() < FINAL * 2, "{repeated:?} does not get through");
         }
         if promise.told.as_ref().is_some_and(|told| told["status"] == "completed") {
@@ -268,7 +268,7 @@ pub(crate) async fn repeat(client: &Client, promises: &[Promise]) -> Vec<Promise
 pub(crate) fn assert_once(promises: &[Promise], calls: &Calls) {
     for promise in promises.iter().filter(|promise| promise.kind.is_keyed()) {
         let asked = calls.of(&promise.marker);
-        // One that died with its process is asked once more, because nobody has its answer.
+        // A request that died with its process is sent upstream once more, because its answer is lost.
         let most = if promise.told.as_ref().is_some_and(|told| told["status"] == "completed") { 1 } else { 2 };
         assert!((1..=most).contains(&asked), "{promise:?} was asked {asked} times");
     }

@@ -1,4 +1,4 @@
-//! What the model's server sent, as the envelope tells it: the raw response, the model, usage and errors.
+//! What the model's server sent, as the envelope shows it: the raw response, the model, usage and errors.
 
 use amalgam_testkit::{Reply, Setup};
 use serde_json::{Value, json};
@@ -47,7 +47,7 @@ async fn the_raw_response_is_what_the_models_server_sent_and_names_its_model() {
                 assert_eq!(told, (&json!("Café"), &json!("real-1"), &json!("ok")), "{envelope}");
                 let usage = json!({"PromptTokens": 3, "CompletionTokens": 4, "TotalTokens": 7});
                 assert_eq!(envelope["Usage"], usage, "{wire:?}");
-                // What is kept is told again.
+                // What is stored is returned again.
                 assert_eq!(taken(&ana, &body).await, envelope, "{wire:?}");
                 assert_eq!(standing(&ana, &id, "t1").await["Result"], envelope, "{wire:?}");
             }
@@ -97,7 +97,7 @@ async fn of_a_stream_the_raw_response_is_the_final_object_as_it_came() {
         let last: Value = serde_json::from_str(text.lines().last().expect("there are lines")).expect("a line is JSON");
         assert_eq!(last["Result"]["RawResponseJson"], object, "{}", store.name);
         assert_eq!((&last["Result"]["Text"], &last["Result"]["ModelId"]), (&json!("Hi"), &json!("real-1")));
-        // A stream without a final object is told as it came.
+        // A stream without a final object is shown as it arrived.
         let id = open(&ana, Wire::Chat).await;
         desk.says(Wire::Chat, [Script::text(&["Hello"])]);
         let mut body = turn(&id, "t1", "Hello");

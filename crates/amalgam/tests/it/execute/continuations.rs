@@ -1,4 +1,4 @@
-//! Results of tools that the client ran: in identity and order, or every difference is told and the turn goes on waiting.
+//! Results of tools that the client ran: in identity and order, or every difference is reported and the turn stays pending.
 
 use amalgam_testkit::Reply;
 use serde_json::{Value, json};
@@ -138,7 +138,7 @@ async fn results_are_taken_once_and_sent_again_they_are_answered_from_what_is_ke
             let again = execute(&ana, again).await;
             assert_eq!((again.text(), again.header("idempotent-replayed")), (first.text(), Some("true")));
         }
-        // The step before is still there under its own words.
+        // The step before is still there under its own body.
         let before = execute(&ana, &turn(&id, "t1", "Check it")).await;
         assert_eq!((before.text(), before.header("idempotent-replayed")), (begun.text(), Some("true")));
         // Other results come too late.
@@ -233,7 +233,7 @@ async fn a_new_turn_gives_up_one_that_waits_and_says_so() {
             let late = execute(&ana, &results(&id, "t1", &[("call_a", "1"), ("call_b", "2")])).await;
             let (found, code, _) = refusal(&late);
             assert_eq!((found, code.as_str()), (409, "turn_not_pending"), "{wire:?}: {}", late.text());
-            // The history that the model sees is sound: no call without its output (`told` looks at that).
+            // The history that the model sees is sound: no call without its output (`told` checks that).
             told(desk.asked(wire).last().unwrap());
             let third = taken(&ana, &turn(&id, "t3", "Are you there?")).await;
             assert_eq!((&third["Text"], &third["Warnings"]), (&json!("Yes."), &json!([])), "{wire:?}");
@@ -343,7 +343,7 @@ async fn a_model_that_uses_the_id_of_a_call_again_is_answered_each_time() {
             let third = calls(&third)[0].to_owned();
             assert!(third != "call_1" && third != again, "{wire:?}: {third}");
             assert_eq!(taken(&ana, &results(&id, "t2", &[(&third, "text")])).await["Text"], "And again.", "{wire:?}");
-            // Each call stands before its own output (`told` looks at that).
+            // Each call is before its own output (`told` checks that).
             let lines = told(desk.asked(wire).last().unwrap());
             assert_eq!(lines.iter().filter(|(who, _)| who == "output").count(), 3, "{wire:?}: {lines:?}");
             desk.assert_asked(wire, 5, store.name);

@@ -25,12 +25,12 @@ pub(super) const OTHER: &str = "am_other";
 const TENANTS: &str =
     "[tenants.desk]\nid = 1\nkeys = [\"am_desk\"]\n\n[tenants.other]\nid = 2\nkeys = [\"am_other\"]\n";
 
-/// What every agent is told.
+/// The prompt of every agent.
 pub(super) const PROMPT: &str = "Help the programmer.";
 
 type Play = Box<dyn FnOnce(Delivery) -> Reply + Send>;
 
-/// What a model says next, whichever way it is asked.
+/// What a model says next, as a stream or whole.
 #[derive(Clone, Default)]
 struct Plays(Arc<Mutex<VecDeque<Play>>>);
 
@@ -134,8 +134,8 @@ impl Desk {
 
     /// Fails unless the model was asked so often, and said all that it had to say.
     pub(super) fn assert_asked(&self, wire: Wire, times: usize, what: &str) {
-        let left = self.plays(wire).0.lock().expect("nobody panicked").len();
-        assert_eq!((self.asked(wire).len(), left), (times, 0), "{what}: model calls, and answers that nobody wanted");
+        let left = self.plays(wire).0.lock().expect("no task panicked").len();
+        assert_eq!((self.asked(wire).len(), left), (times, 0), "{what}: model calls, and answers left over");
     }
 
     /// Fails unless no model was asked for anything.
@@ -146,12 +146,12 @@ impl Desk {
 
 impl Plays {
     fn add(&self, play: impl FnOnce(Delivery) -> Reply + Send + 'static) {
-        self.0.lock().expect("nobody panicked").push_back(Box::new(play));
+        self.0.lock().expect("no task panicked").push_back(Box::new(play));
     }
 
     fn next(&self, body: &Value) -> Reply {
         let delivery = if body["stream"] == true { Delivery::Stream } else { Delivery::Whole };
-        match self.0.lock().expect("nobody panicked").pop_front() {
+        match self.0.lock().expect("no task panicked").pop_front() {
             Some(play) => play(delivery),
             None => Reply::status(400).with_json(json!({"error": {"message": "nothing is left to say"}})),
         }
@@ -311,13 +311,13 @@ pub(super) async fn standing(client: &Client, session: &str, turn_id: &str) -> V
     answer.json()
 }
 
-/// How a turn stands, and how many steps it has.
+/// The state of a turn, and how many steps it has.
 pub(super) async fn status(client: &Client, session: &str, turn_id: &str) -> (String, u64) {
     let turn = standing(client, session, turn_id).await;
     (turn["Status"].as_str().unwrap_or_default().to_owned(), turn["Steps"].as_u64().unwrap_or_default())
 }
 
-/// What a model was told, with all that it was told to be as one line at the beginning.
+/// What a model received, with all system messages as one line at the beginning.
 pub(super) fn heard(body: &Value) -> Vec<(String, String)> {
     let lines = told(body);
     let systems = lines.iter().take_while(|(who, _)| who == "system").count();

@@ -80,7 +80,7 @@ async fn what_is_found_stands_in_the_message_and_is_told_as_its_sources() {
         let mut paths = sources(&desk, &envelope);
         let shown = block(&desk).expect("something was found");
         assert!(shown.starts_with("[CONTEXT]\n\n=== CHUNK 1 ===\nId: "), "{shown}");
-        // The piece with a fence of its own stands within a longer one.
+        // The piece with a fence of its own is within a longer one.
         assert!(shown.contains("````markdown\n# Penguins") && shown.contains("```rust\n/// Feeds"), "{shown}");
         paths.sort_unstable();
         paths.dedup();

@@ -1,4 +1,4 @@
-//! Races, limits and strange values: whatever happens, a turn is answered in order, and the next one can follow.
+//! Races, limits and strange values: in every case a turn is answered in order, and the next one can follow.
 
 use amalgam_testkit::{Gate, Reply, Setup};
 use http::Method;
@@ -56,7 +56,7 @@ async fn results_and_a_new_turn_at_once_never_both_go_on_from_the_same_place() {
             }
             other => panic!("round {round}: {other:?}\n{}\n{}", older.text(), newer.text()),
         }
-        // Every call that the model is reminded of has its output (`told` looks at that).
+        // Every call that the model is reminded of has its output (`told` checks that).
         told(desk.asked(wire).last().expect("the model was asked"));
         desk.assert_asked(wire, asked + 2, &format!("round {round}"));
     }
@@ -231,7 +231,7 @@ async fn a_model_that_cannot_be_asked_is_a_failed_turn_and_says_nothing_of_its_s
                 json!({"error": {"message": format!("no {KEY_OF_OURS}"), "type": kind, "code": kind, "param": null}}),
             )
         };
-        // The caller is told what the upstream says, without our secrets.
+        // The caller gets the upstream's message, without our secrets.
         for (status, kind) in
             [(401, "invalid_api_key"), (429, "insufficient_quota"), (500, "server_error"), (503, "overloaded")]
         {

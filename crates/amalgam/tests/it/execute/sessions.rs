@@ -103,7 +103,7 @@ async fn turns_are_listed_newest_first_with_how_they_stand() {
         assert_eq!((rows(&page), &page["HasMore"]), (newest.to_vec(), &json!(true)), "{}", store.name);
         let page = ana.get(&format!("{SESSIONS}/{id}/turns?limit=3&before=2")).await.json();
         assert_eq!((rows(&page), &page["HasMore"]), (vec![row("t/1 ä", 1, "completed", 2)], &json!(false)));
-        // Whatever its client calls it, a turn is found by its name.
+        // A turn is found by any name that its client has given it.
         assert_eq!(standing(&ana, &id, "t%2F1%20%C3%A4").await["Result"]["Text"], "One.");
         for path in [
             format!("{SESSIONS}/{id}/turns/t9"),
@@ -180,7 +180,7 @@ async fn the_model_may_change_the_mode_and_the_next_turn_is_in_it() {
         assert_eq!(next["Mode"], "CODE_EDIT");
         let lines = told(desk.asked(wire).last().unwrap());
         assert_eq!(lines.last(), Some(&("user".to_owned(), words("CODE_EDIT", "Go on"))));
-        // Twice in one turn: the last one counts, and somebody is told. What is no mode changes nothing.
+        // Twice in one turn: the last one counts, and the log says so. What is no mode changes nothing.
         desk.says(
             wire,
             [

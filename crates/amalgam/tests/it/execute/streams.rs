@@ -1,4 +1,4 @@
-//! Turns that are told event by event, and streams that break off and are taken up again.
+//! Turns that are streamed, and streams that break off and are resumed.
 
 #![expect(clippy::panic, reason = "the helpers of a test fail by panicking, as the test does")]
 
@@ -20,7 +20,7 @@ fn streaming(body: &Value) -> Value {
     body
 }
 
-/// What a stream told.
+/// What a stream contained.
 struct Told {
     /// The events of the Responses API.
     events: Vec<Value>,
@@ -311,7 +311,7 @@ async fn the_same_turn_at_once_is_one_turn_and_another_one_has_to_wait() {
         let (found, code, _) = refusal(&busy);
         assert_eq!((found, code.as_str()), (409, "session_busy"), "{}", busy.text());
         assert!(busy.header("retry-after").is_some_and(|seconds| seconds.parse::<u32>().is_ok()));
-        // The turn itself is not disturbed by other words under its name.
+        // A different body under the same `TurnId` does not disturb the turn.
         assert_eq!(refusal(&execute(&ana, &turn(&id, "t1", "Other")).await).1, "turn_id_reused");
         gate.open();
         for (number, caller) in callers.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! User turns: the whole envelope, what the model is told, what is sent again, and what fails.
+//! User turns: the whole envelope, what the model receives, what is sent again, and what fails.
 
 use amalgam_testkit::{Reply, Setup};
 use serde_json::{Value, json};
@@ -78,7 +78,7 @@ async fn the_same_turn_again_is_the_same_answer_without_another_model_call() {
             assert_eq!((again.status, again.header("idempotent-replayed")), (first.status, Some("true")));
             assert_eq!(again.text(), first.text());
         }
-        // Other words under the same name are refused, and change nothing.
+        // Another body under the same `TurnId` is refused, and changes nothing.
         let mut others = vec![turn(&id, "t1", "Hello!")];
         for (name, value) in
             [("Repo", json!("r")), ("SolutionContextText", json!("s")), ("AgentContextId", json!("chat"))]
@@ -236,13 +236,13 @@ async fn a_failure_in_between_takes_nothing_from_what_the_model_is_told() {
         desk.says(wire, [Script::text(&["One."])]);
         taken(&ana, &turn(&id, "t2", "Hello")).await;
         assert!(heard(desk.asked(wire).last().unwrap())[0].1.contains(PROMPT));
-        // The agent becomes another one, and the first turn that would tell it so fails.
+        // The agent's prompt changes, and the first turn that would send it fails.
         let profile = json!({"prompt": "Be brief.", "tools": [], "model": wire.model()});
         put(&desk.admin(KEY), &format!("/admin/profiles/{}", wire.kind()), &profile).await;
         desk.replies(wire, fails());
         taken_as_failed(&execute(&ana, &turn(&id, "t3", "Hello")).await);
         desk.says(wire, [Script::text(&["Two."]), Script::text(&["Three."])]);
-        // Sent again, or gone on after: it has to be told.
+        // In a retry or in the next turn, the new prompt has to be sent.
         for (turn_id, said) in [("t3", "Hello"), ("t4", "Go on")] {
             taken(&ana, &turn(&id, turn_id, said)).await;
             let lines = heard(desk.asked(wire).last().unwrap());

@@ -1,4 +1,4 @@
-//! Requests that are not taken: every fault with its field, in the shape of the answer, and no model hears of them.
+//! Requests that are refused: every fault with its field, in the shape of the answer, and no model call.
 
 use amalgam_testkit::{Client, Setup};
 use serde_json::{Value, json};
@@ -213,8 +213,8 @@ async fn who_may_not_ask_is_told_so_in_the_same_shape() {
     // S19
     for store in stores() {
         let desk = Desk::on(&store).await;
-        let nobody = Client::new(desk.world.amalgam.url());
-        for client in [nobody.clone(), nobody.with_key("am_wrong")] {
+        let anonymous = Client::new(desk.world.amalgam.url());
+        for client in [anonymous.clone(), anonymous.with_key("am_wrong")] {
             let answer = execute(&client, &turn("s", "t", "Hello")).await;
             assert_eq!(refusal(&answer).0, 401, "{}", answer.text());
             assert_eq!(answer.header("www-authenticate"), Some("Bearer"));

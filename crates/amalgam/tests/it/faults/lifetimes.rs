@@ -1,4 +1,4 @@
-//! Clients that leave, too many of them, upstreams that stand in for each other, and the end of the process.
+//! Clients that leave, too many of them, fallbacks between upstreams, and the end of the process.
 
 use std::time::{Duration, Instant};
 
@@ -73,7 +73,7 @@ async fn a_client_that_does_not_read_makes_the_upstream_wait() {
     world.upstream(Wire::Chat).enqueue(reply);
     socket.write_all(post(Wire::Chat, Delivery::Stream).as_bytes()).await.unwrap();
     world.upstream(Wire::Chat).wait_for_requests(2).await;
-    // Half a second is plenty for the hundred megabytes of the script, if anybody took them.
+    // Half a second is plenty for the hundred megabytes of the script, if they were read.
     tokio::time::sleep(Duration::from_millis(500)).await;
     let grown = resident_kib(&world.amalgam).saturating_sub(before);
     assert!(grown < 24 * 1024, "{grown} KiB for one client that does not read");
@@ -118,7 +118,7 @@ async fn beyond_its_room_the_server_refuses_at_once_and_stays_healthy() {
             assert_eq!(client.get(path).await.status, 200, "{path} answers all the same");
         }
         assert_eq!(client.get("/readyz").await.json()["turns_in_flight"], 1);
-        // A wrong request is told so, whether there is room or not.
+        // A wrong request gets its error, whether there is room or not.
         assert_eq!(client.post_json("/v1/responses", &json!({"model": wire.model()})).await.status, 400);
 
         gate.open();
@@ -127,7 +127,7 @@ async fn beyond_its_room_the_server_refuses_at_once_and_stays_healthy() {
         world.upstream(wire).enqueue(fine().reply(wire, Delivery::Whole));
         assert_eq!(ask(&world, wire, Delivery::Whole).await.status, 200, "the room is free again");
     }
-    // Room is given back by whoever leaves, too.
+    // A client that leaves gives its place back, too.
     let gate = Gate::new();
     let index = world.upstream(Wire::Chat).requests().len();
     world.upstream(Wire::Chat).enqueue(held(Wire::Chat, &gate));
@@ -189,8 +189,8 @@ async fn another_model_answers_when_the_first_is_down() {
 
 #[tokio::test]
 async fn when_nobody_can_answer_the_caller_hears_of_it() {
-    let nobody = format!("http://{}/v1", Upstream::unused_address());
-    let amalgam = Amalgam::start(BINARY, two_models(&nobody, &nobody)).await;
+    let closed = format!("http://{}/v1", Upstream::unused_address());
+    let amalgam = Amalgam::start(BINARY, two_models(&closed, &closed)).await;
     for delivery in DELIVERIES {
         let mut request = asking(Wire::Chat, delivery, &hello());
         request["model"] = json!("main");
@@ -214,7 +214,7 @@ async fn a_key_that_is_missing_concerns_its_own_upstream_alone() {
         assert_eq!(told(&answer), (502, "upstream_credential".to_owned()));
         assert!(error_of(&answer)["message"].as_str().unwrap().contains("key"), "{}", answer.text());
     }
-    assert_eq!(keyless.connections(), 0, "nobody is asked without the key");
+    assert_eq!(keyless.connections(), 0, "no upstream is asked without the key");
     world.upstream(Wire::Chat).enqueue(fine().reply(Wire::Chat, Delivery::Whole));
     assert_eq!(ask(&world, Wire::Chat, Delivery::Whole).await.status, 200, "the others work");
     world.upstream(Wire::Chat).enqueue(fine().reply(Wire::Chat, Delivery::Whole));
@@ -223,7 +223,7 @@ async fn a_key_that_is_missing_concerns_its_own_upstream_alone() {
     world.amalgam.wait_for_stderr("NO_SUCH_KEY").await;
 }
 
-/// Status, headers and body of whatever a fresh connection gets.
+/// Status, headers and body of the answer on a new connection.
 async fn fresh(url: &str, request: &str) -> String {
     let mut socket = Client::new(url).connect().await;
     socket.write_all(request.as_bytes()).await.expect("the server takes the request");

@@ -1,8 +1,8 @@
-//! Searches of earlier turns: every upstream is told them, and what callers do not see never leaves.
+//! Searches of earlier turns: every upstream receives them, and what callers do not see never leaves.
 
 use super::*;
 
-/// What the upstream was told last about searches: the call, and what came out.
+/// What the upstream received last about searches: the call, and the results.
 fn searches(library: &Library, wire: Wire) -> Vec<(String, String)> {
     let told = told(&library.world.sent(wire));
     let outputs = told.iter().skip(1).map(|(_, text)| text.clone());

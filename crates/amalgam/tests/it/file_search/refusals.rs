@@ -1,4 +1,4 @@
-//! Searches that cannot be made, and those that are somebody else's.
+//! Searches that cannot be made, and those over collections of other tenants.
 
 use super::*;
 use crate::support::assert_refused;

@@ -50,7 +50,7 @@ async fn meaning_orders_what_words_have_found_and_a_failing_upstream_leaves_the_
 
             assert_eq!(counts(&library.import("repo", &[])), [2, 0, 0, 0, 0], "{about}");
             assert_eq!(library.paths("container ship", &[]), ["box.md", "sea.md"], "{about}: by words");
-            assert_eq!(placed(&library, wire), 0, "{about}: nobody is asked without need");
+            assert_eq!(placed(&library, wire), 0, "{about}: no upstream is asked without need");
 
             let told = library.import("repo", &["--embed", &model]);
             assert_eq!((counts(&told), &told["embedding_model"]), ([0, 2, 0, 0, 0], &json!(model)), "{about}");

@@ -186,7 +186,7 @@ async fn turns_go_on_while_a_folder_is_brought_in() {
             assert_eq!(answer.status, 200, "{}: {}", store.name, answer.text());
             turns += 1;
         }
-        assert!(turns > 0, "{}: somebody asked meanwhile", store.name);
+        assert!(turns > 0, "{}: turns ran meanwhile", store.name);
         assert_eq!(counts(&import.await.unwrap()), [400, 0, 0, 0, 0], "{}", store.name);
         assert_eq!(library.paths("jackal_17_3", &["--limit", "1"]), ["file_17.rs"], "{}", store.name);
     }

@@ -115,5 +115,5 @@ async fn many_streams_at_once_do_not_mix() {
         assert_eq!(text, expected);
         texts.insert(text);
     }
-    assert_eq!(texts.len(), 24, "every stream is somebody's");
+    assert_eq!(texts.len(), 24, "every stream has its own text");
 }

@@ -1,4 +1,4 @@
-//! What travels around an answer: ids of requests, echoes, losses, credentials, and fields that nobody knows.
+//! What travels around an answer: ids of requests, echoes, losses, credentials, and unknown fields.
 
 use amalgam_testkit::{Client, Setup};
 use serde_json::{Value, json};
@@ -109,7 +109,7 @@ async fn what_cannot_be_carried_over_is_told_in_a_header_or_refused_in_strict_mo
         assert_refused(&refused, 400, Some("tools[0]"), "unsupported_parameter");
         let message = refused.json()["error"]["message"].as_str().unwrap().to_owned();
         assert!(message.contains("tools[0]") && message.contains("tools[2]"), "each field is named: {message}");
-        assert_eq!(world.upstream(wire).requests().len(), before, "nobody is asked");
+        assert_eq!(world.upstream(wire).requests().len(), before, "no upstream is asked");
         world.upstream(wire).enqueue(greeting().reply(wire, Delivery::Whole));
         let fine = strict.post_json("/v1/responses", &asking(wire, Delivery::Whole, &hello())).await;
         assert_eq!(fine.status, 200, "{}", fine.text());
@@ -185,7 +185,7 @@ async fn the_upstream_is_sent_its_own_key_and_nothing_of_the_callers() {
 
 #[tokio::test]
 async fn a_field_in_disguise_is_the_field_or_nothing() {
-    // What is checked and what is sent must be the same thing, however a key is spelt (S17 in spirit).
+    // What is checked and what is sent must be the same thing, for every spelling of a key (S17 in spirit).
     let world = World::start().await;
     for wire in WIRES {
         world.upstream(wire).enqueue(greeting().reply(wire, Delivery::Whole));

@@ -5,7 +5,7 @@
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
 
-use amalgam_testkit::{Amalgam, Setup};
+use amalgam_testkit::{Amalgam, Setup, binary};
 use serde_json::{Value, json};
 
 use crate::support::BINARY;
@@ -14,7 +14,7 @@ const KEY: &str = "am_bootstrap-key-of-the-tests";
 
 /// Runs the command with these lines on its standard input.
 fn chat(arguments: &[&str], input: &str) -> Output {
-    let mut command = Command::new(BINARY);
+    let mut command = Command::new(binary(BINARY));
     command.arg("chat").args(arguments).env("AMALGAM_KEY", KEY);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
@@ -35,7 +35,7 @@ async fn lines_are_answered_with_text_tools_and_courses_until_the_input_ends() {
     assert!(shown.contains("[get_course_recommendation {"), "{shown}");
     assert!(shown.lines().any(|line| line.starts_with("id  course")), "{shown}");
     assert!(shown.contains("Leadership Foundations"), "{shown}");
-    assert!(!shown.contains('\u{1b}'), "nothing is coloured where nobody looks: {shown}");
+    assert!(!shown.contains('\u{1b}'), "output that is not a terminal is not coloured: {shown}");
 
     // The thread goes on where it was, and answers can be had as data.
     let output = chat(&[&at[..], &["--json"]].concat(), "And again\n");

@@ -105,7 +105,7 @@ async fn runtime_data_goes_alone_and_after_a_full_wipe_everything_can_be_had_aga
         says(&client, "home-assistant", "Hello").await;
         assert_eq!(client.get("/admin/sessions").await.json()["data"].as_array().map(Vec::len), Some(1));
 
-        assert!(cli.failure(&["reset", "runtime"]).contains("--yes"), "{}: somebody is asked", store.name);
+        assert!(cli.failure(&["reset", "runtime"]).contains("--yes"), "{}: a confirmation is required", store.name);
         cli.text(&["reset", "runtime", "--yes"]);
         assert_eq!(client.get("/admin/sessions").await.json()["data"], json!([]), "{}", store.name);
         assert_eq!(slugs(&client).await.len(), 2, "{}: what was configured stays", store.name);

@@ -1,4 +1,4 @@
-//! What goes on around the calls: signs of life, deadlines, tokens that are left, losses, and the other questions that a
+//! What happens around the calls: keepalives, deadlines, tokens that are left, losses, and the other questions that a
 //! client can ask about such a turn.
 
 use amalgam_testkit::Gate;
@@ -74,7 +74,7 @@ async fn rounds_share_the_tokens_that_the_caller_allows() {
             .collect();
         assert_eq!(allowed, [20, 13], "{wire:?}");
 
-        // Seven are said in a round; nobody is asked for nothing.
+        // The model makes seven calls in a round, and no request is empty.
         request["max_output_tokens"] = json!(16);
         let scripts = [0, 1, 2].map(|number| calls("call_1", "weather", &format!("city {number}")));
         let response = workshop.turn(wire, Delivery::Whole, &scripts, &request).await;

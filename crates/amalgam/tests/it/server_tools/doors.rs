@@ -3,7 +3,6 @@
 use amalgam_testkit::{Gate, check};
 use futures_util::{SinkExt as _, StreamExt as _};
 use http::Method;
-use tokio::net::TcpStream;
 use tokio_tungstenite::{
     client_async,
     tungstenite::{Message, client::IntoClientRequest as _},
@@ -51,7 +50,7 @@ async fn a_background_turn_runs_its_tools_without_a_caller() {
             assert_eq!(completed["usage"]["total_tokens"], 36);
         }
 
-        // Followed while it runs, and cancelled in the middle of a call: the service hears of it.
+        // Followed while it runs, and cancelled in the middle of a call: the connection to the service is closed.
         workshop.service.enqueue_for("/weather", Reply::hang());
         let before = workshop.service.requests().len();
         workshop.script(Wire::Chat, Delivery::Stream, &rounds()[..1]);
@@ -75,7 +74,7 @@ async fn a_caller_who_leaves_ends_the_call_of_a_tool() {
         workshop.service.wait_for_requests(1).await;
         asked.leave().await;
         workshop.service.wait_for_disconnect(0).await;
-        assert_eq!(workshop.world.upstream(Wire::Chat).requests().len(), 1, "nobody is asked for nobody");
+        assert_eq!(workshop.world.upstream(Wire::Chat).requests().len(), 1, "no model is asked for a caller that left");
     }
 }
 
@@ -87,7 +86,7 @@ async fn a_websocket_carries_the_same_events() {
             let mut request =
                 format!("{}/v1/responses", url.replace("http://", "ws://")).into_client_request().unwrap();
             request.headers_mut().insert("authorization", "Bearer am_workshop".parse().unwrap());
-            let stream = TcpStream::connect(url.trim_start_matches("http://")).await.unwrap();
+            let stream = workshop.client().connect().await;
             let (mut socket, _) = client_async(request, stream).await.unwrap();
             let mut before: Option<String> = None;
             for (turn, wire) in WIRES.into_iter().enumerate() {
@@ -110,7 +109,7 @@ async fn a_websocket_carries_the_same_events() {
                 assert_eq!(check::stream(&events), Vec::<String>::new());
                 let response = last_response(&events);
                 assert_eq!(shown(&response), WHOLE_TURN, "{wire:?}");
-                // Everything before is told, calls with their outputs, also of what only the connection remembers.
+                // The model receives the whole history, calls with their outputs, also what only the connection has.
                 let told = workshop.told(wire);
                 let count = |who: &str| told.iter().filter(|(one, _)| one == who).count();
                 assert_eq!((count("user"), count("call"), count("output")), (turn + 1, turn + 1, turn + 1), "{told:?}");

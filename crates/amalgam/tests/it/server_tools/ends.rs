@@ -11,7 +11,7 @@ fn background() -> Value {
     request
 }
 
-/// Wants a response that failed and says which tool nobody knows about, and no further run of it.
+/// Expects a response that failed and names the tool whose outcome is unknown, and no further run of the tool.
 async fn assert_named(workshop: &Workshop, client: &Client, id: &str) {
     // How soon is for the tests of deaths to say; a busy machine may take its time here.
     let response = eventually("the end of the response", 3 * FINAL, async || {
@@ -128,7 +128,7 @@ async fn a_process_that_is_asked_to_stop_runs_no_tool_twice() {
         let queued = workshop.client().post_json("/v1/responses", &request).await.json();
         workshop.service.wait_for_requests(1).await;
         workshop.world.amalgam.signal("TERM");
-        // It is told to go before its call is over.
+        // The server is terminated before the call ends.
         let client = workshop.client();
         eventually("the door to close", FINAL, async || {
             client

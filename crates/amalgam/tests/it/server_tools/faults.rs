@@ -1,5 +1,5 @@
-//! Services that never answer, answer too much, answer nonsense or break off: the turn goes on, and so does everybody
-//! else.
+//! Services that never answer, answer too much, answer nonsense or break off: the turn continues, and so do all
+//! others.
 
 use amalgam_testkit::Gate;
 use bytes::Bytes;
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::*;
 use crate::support::{beside, response_of};
 
-/// What one call of a tool came to: the error that was written down, and what the model was told.
+/// What one call of a tool came to: the error in the record, and the output that the model received.
 async fn outcome(workshop: &Workshop, reply: Reply, extra: Value) -> (Option<String>, String, String) {
     workshop.put("weather", extra).await;
     workshop.service.always_for("/weather", reply);
@@ -80,7 +80,7 @@ async fn only_what_may_run_twice_is_tried_again() {
             assert_eq!(error.as_deref(), Some("broken"));
             let requests = workshop.service.requests_from(before);
             assert_eq!(requests.len(), tries);
-            // Whatever the number of tries, it is one call.
+            // It is one call, for any number of attempts.
             let keys: std::collections::HashSet<_> = requests.iter().map(|one| one.header("idempotency-key")).collect();
             assert_eq!(keys.len(), 1, "{keys:?}");
         }

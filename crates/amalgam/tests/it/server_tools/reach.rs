@@ -66,7 +66,7 @@ async fn no_tool_reaches_this_machine_in_any_spelling() {
             assert!(!answer.text().contains("hush") && !answer.text().contains(&port.to_string()), "{}", answer.text());
         }
     }
-    assert_eq!(canary.connections(), 0, "somebody was there");
+    assert_eq!(canary.connections(), 0, "the canary was reached");
     assert_eq!(world.upstream(Wire::Chat).requests().len(), 0, "no model was asked");
     assert_calm(&world.amalgam);
 }

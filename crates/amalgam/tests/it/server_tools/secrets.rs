@@ -23,7 +23,7 @@ async fn the_credentials_of_a_tool_reach_its_service_and_nobody_else() {
     for store in stores() {
         let workshop = Workshop::with(&store, setup().env("AMALGAM_LOG", "trace")).await;
         let client = workshop.client();
-        // The worst of services: it says everything that it was told.
+        // The worst of services: it returns everything that it receives.
         workshop.service.answer_for("/weather", |request| {
             let headers: Vec<String> =
                 request.headers.iter().map(|(name, value)| format!("{name}: {value:?}")).collect();
@@ -72,7 +72,7 @@ async fn the_credentials_of_a_tool_reach_its_service_and_nobody_else() {
         }
         let tried = client.post_json("/admin/tools/weather/try", &json!({"arguments": {"city": "Oslo"}})).await;
         said.push(("try".to_owned(), tried.body.to_vec()));
-        // A secret does not follow its tool to another host, where whoever moved it could read it.
+        // A secret does not follow its tool to another host, where the caller that moved the tool could read it.
         let mut moved = shown.clone();
         moved["settings"]["url"] = json!("https://elsewhere.example/weather");
         let refused = put_tool(&client, "weather", &moved).await;

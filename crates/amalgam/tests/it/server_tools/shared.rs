@@ -37,7 +37,7 @@ async fn a_tool_is_its_tenants_alone_unless_the_operator_shares_it() {
         assert_eq!(b.get("/admin/tools/weather").await.status, 404);
         assert_eq!(b.get("/admin/tools").await.json()["data"], json!([]));
 
-        // The operator's is for everybody, and an own one of the same name goes before it.
+        // The operator's tool is for all tenants, and a tenant's own tool of the same name goes before it.
         let common = workshop.tool("common", json!({}));
         let refused = put_tool(&b, "weather?common=true", &common).await;
         assert_eq!(refused.status, 403, "{}", refused.text());
@@ -82,7 +82,7 @@ async fn many_turns_at_once_keep_their_calls_apart() {
         let workshop = Workshop::on(&store).await;
         workshop.put("weather", json!({})).await;
         workshop.service.answer_for("/weather", |request| says(json!(format!("grey in {}", request.json()["city"]))));
-        // Each is told its own city back, by a model that looks at what was said to it.
+        // The model repeats the city that it received, so that each caller gets its own back.
         for wire in WIRES {
             workshop.world.upstream(wire).answer_for("", move |request| {
                 let body = request.json();

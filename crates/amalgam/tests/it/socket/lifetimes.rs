@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use amalgam_testkit::{Gate, Reply};
+use amalgam_testkit::{Gate, RawConnection, Reply};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpSocket,
@@ -119,11 +119,11 @@ async fn a_response_that_outlasts_the_drain_is_told_as_failed() {
 }
 
 /// A socket by hand, for clients that behave oddly; with a small window.
-async fn by_hand(amalgam: &Amalgam) -> TcpStream {
+async fn by_hand(amalgam: &Amalgam) -> RawConnection {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_recv_buffer_size(32 * 1024).expect("a window");
     let address = amalgam.url().trim_start_matches("http://").parse().expect("an address");
-    let mut socket = socket.connect(address).await.expect("it listens");
+    let mut socket = RawConnection::new(socket.connect(address).await.expect("it listens"));
     let head = "GET /v1/responses HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
         sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
     socket.write_all(head.as_bytes()).await.expect("the server takes the request");
@@ -208,7 +208,7 @@ async fn what_is_no_websocket_hurts_nobody() {
         let close = answer.windows(4).any(|window| window[0] == 0x88 && window[2..] == u16::to_be_bytes(code));
         assert!(close, "no close with {code} in {:?} after {bytes:?}", String::from_utf8_lossy(&answer));
     }
-    // Whatever the seed: half of it is nearly right.
+    // For every seed: half of it is nearly right.
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
     let mut random = || {
         seed ^= seed << 13;

@@ -11,7 +11,7 @@ fn not_found() -> (u64, Option<String>, String) {
     (400, Some("previous_response_id".to_owned()), "previous_response_not_found".to_owned())
 }
 
-/// Everything that the upstream was told last, as text.
+/// Everything that the upstream received last, as text.
 fn heard(world: &World, wire: Wire) -> String {
     world.sent(wire).to_string()
 }

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use amalgam_testkit::Amalgam;
+use amalgam_testkit::{Amalgam, binary};
 use serde_json::Value;
 
 use super::{BINARY, TestStore};
@@ -37,7 +37,7 @@ impl Cli {
 
     /// Runs a command to its end.
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
-        let mut command = Command::new(BINARY);
+        let mut command = Command::new(binary(BINARY));
         command.args(arguments).arg("--data").arg(self.folder.join("data"));
         let config = self.folder.join("amalgam.toml");
         if config.exists() {

@@ -5,10 +5,9 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use amalgam_testkit::Client;
+use amalgam_testkit::{Client, RawConnection};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 
 /// How long a test waits for the next bytes. It is no promise: the machine may have other things to do.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -40,7 +39,7 @@ impl Event {
 pub(crate) struct Events {
     /// Status line and headers.
     pub(crate) head: String,
-    socket: TcpStream,
+    socket: RawConnection,
     /// Bytes of the body that belong to no whole frame yet.
     rest: String,
     ready: VecDeque<Event>,
@@ -117,7 +116,7 @@ impl Events {
     }
 }
 
-async fn more(socket: &mut TcpStream, raw: &mut Vec<u8>) -> bool {
+async fn more(socket: &mut RawConnection, raw: &mut Vec<u8>) -> bool {
     let read = tokio::time::timeout(PATIENCE, socket.read_buf(raw)).await;
     read.expect("the stream goes on").expect("the server ends its answer in order") > 0
 }

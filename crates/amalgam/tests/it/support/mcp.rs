@@ -1,4 +1,4 @@
-//! A small MCP server over streamable HTTP, with tools that a test can tell apart by what they say.
+//! A small MCP server over streamable HTTP, with tools that a test can distinguish by their output.
 
 use amalgam_testkit::{Reply, Request, Upstream};
 use serde_json::{Value, json};

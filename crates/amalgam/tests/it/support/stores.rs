@@ -54,7 +54,7 @@ impl TestStore {
         ));
     }
 
-    /// Responses that have not ended, as the database itself tells it; only of a store that others can look into.
+    /// Responses that have not ended, as the database itself counts them; only of a store that others can look into.
     pub(crate) fn unfinished(&self) -> usize {
         let count = self.server().ask("SELECT count(*) FROM responses WHERE status IN ('queued', 'in_progress')");
         count.parse().expect("a count is a number")

@@ -1,4 +1,4 @@
-//! A server with tools of its own, the HTTP service that they reach, and what the models were told about them.
+//! A server with tools of its own, the HTTP service that they reach, and what the models receive about them.
 
 #![expect(clippy::expect_used, clippy::panic, reason = "the helpers of a test fail by panicking, as the test does")]
 
@@ -74,7 +74,7 @@ impl Workshop {
         answer.json()
     }
 
-    /// What the upstream was told last.
+    /// What the upstream received last.
     pub(crate) fn told(&self, wire: Wire) -> Vec<(String, String)> {
         told(&self.world.sent(wire))
     }
@@ -138,7 +138,7 @@ pub(crate) fn shown(response: &Value) -> Vec<String> {
         .collect()
 }
 
-/// What a model was told, on any wire: who says it (`call` and `output` for tools), and what. Every call is followed by
+/// What a model received, on any wire: who says it (`call` and `output` for tools), and what. Every call is followed by
 /// its own output, in the order of the calls.
 pub(crate) fn told(body: &Value) -> Vec<(String, String)> {
     let mut told = Told::default();

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use amalgam_testkit::{Client, HttpAnswer};
+use amalgam_testkit::{Client, HttpAnswer, Polling};
 use bytes::Bytes;
 use http::Method;
 use serde_json::Value;
@@ -26,9 +26,10 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// Looks until there is something, and says how long that took.
 pub(crate) async fn eventually<T>(what: &str, patience: Duration, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let polling = Polling::new();
     let started = Instant::now();
     loop {
-        if let Some(found) = look().await {
+        if let Some(found) = polling.attempt(look()).await {
             return found;
         }
         assert!(started.elapsed() < patience, "waited {patience:?} for {what}");
@@ -36,7 +37,7 @@ pub(crate) async fn eventually<T>(what: &str, patience: Duration, mut look: impl
     }
 }
 
-/// A response as it stands; it has to be there.
+/// The present state of a response, which has to exist.
 pub(crate) async fn retrieved(client: &Client, id: &str) -> Value {
     let answer = client.get(&format!("/v1/responses/{id}")).await;
     assert_eq!(answer.status, 200, "{id}: {}", answer.text());
@@ -52,7 +53,7 @@ pub(crate) async fn ended(client: &Client, id: &str) -> Value {
     .await
 }
 
-/// The response once it stands like this.
+/// The response once it has this status.
 pub(crate) async fn standing(client: &Client, id: &str, status: &str) -> Value {
     eventually(&format!("{id} to be {status}"), FINAL, async || {
         let response = retrieved(client, id).await;
@@ -96,7 +97,7 @@ impl<T: Send + 'static> Beside<T> {
     }
 }
 
-/// Says something to whoever runs the tests.
+/// Writes a line for the person who runs the tests.
 #[expect(clippy::print_stderr, reason = "this is how a test speaks")]
 pub(crate) fn say(what: &str) {
     eprintln!("{what}");

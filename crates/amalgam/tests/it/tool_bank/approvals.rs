@@ -1,12 +1,13 @@
-//! Calls that wait for somebody to agree, as administrators see and decide them.
+//! Calls that wait for an approval, as administrators see and decide them.
 
+use amalgam_testkit::Polling;
 use serde_json::{Value, json};
 
 use super::{Shop, kept};
 use crate::support::{Cli, Delivery, Said, Script, Wire, asking, assert_refused, stores};
 
 impl Shop {
-    /// A turn that stops at a call that somebody has to agree to; the id of what it waits for.
+    /// A turn that stops at a call that needs an approval; the id of the approval.
     async fn waiting(&self, order: &str) -> String {
         let arguments = json!({"order_id": order}).to_string();
         let script = Script::new([Said::call("call_1", "refund", &[&arguments])]);
@@ -100,7 +101,8 @@ async fn what_nobody_decides_in_time_can_no_longer_be_decided() {
     let a = shop.a();
     kept(&a, "/admin/tools/refund", &refund).await;
     let path = format!("/admin/approvals/{}", shop.waiting("1").await);
-    while a.get(&path).await.json()["status"] == "pending" {
+    let polling = Polling::new();
+    while polling.attempt(a.get(&path)).await.json()["status"] == "pending" {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
     assert_eq!(a.get(&path).await.json()["status"], "expired");

@@ -1,4 +1,4 @@
-//! The tools of a request as the model is offered them: as functions, whether the server or the client runs them.
+//! The tools of a request as offered to the model: as functions, whether the server or the client runs them.
 
 use std::{
     borrow::Cow,
@@ -13,37 +13,37 @@ use amalgam_protocol::{Json, Tool, ToolChoice, ToolKind, Writer};
 
 use super::super::request::OfferedTools;
 
-/// What becomes of each tool of a request.
+/// How each tool of a request is offered.
 pub(super) struct Offers<'a> {
     tools: Vec<Offer<'a>>,
-    /// By the name that the model calls.
+    /// Server-run tools by the name that the model calls.
     pub(super) server: HashMap<String, Arc<ServerTool>>,
     /// Functions that the client runs.
-    pub(super) of_client: HashSet<String>,
-    /// What is shown of MCP servers.
+    pub(super) client_functions: HashSet<String>,
+    /// The tool lists of MCP servers.
     pub(super) listings: Vec<(String, Json)>,
     pub(super) losses: Vec<Loss>,
-    /// How to use tools of the bank, by the name that the model calls.
+    /// The guidance for tools of the bank, by the name that the model calls.
     pub(super) guidance: Vec<(String, String)>,
-    /// Tools of the bank that the client runs.
+    /// Whether the client runs a tool of the bank.
     of_bank: bool,
 }
 
 enum Offer<'a> {
-    /// As it was sent.
+    /// The tool of the request, unchanged.
     Sent(&'a Tool<'a>),
-    /// In our words.
-    Ours(Vec<Json>),
+    /// Functions that the server defines.
+    Generated(Vec<Json>),
 }
 
 impl<'a> Offers<'a> {
     pub(super) fn new(tools: &'a [Tool<'a>]) -> Self {
-        let mut of_client = HashSet::new();
-        tools.iter().for_each(|tool| name(tool, None, &mut of_client));
+        let mut client_functions = HashSet::new();
+        tools.iter().for_each(|tool| name(tool, None, &mut client_functions));
         Self {
             tools: tools.iter().map(Offer::Sent).collect(),
             server: HashMap::new(),
-            of_client,
+            client_functions,
             listings: Vec::new(),
             losses: Vec::new(),
             guidance: Vec::new(),
@@ -51,75 +51,83 @@ impl<'a> Offers<'a> {
         }
     }
 
-    /// Says what the tool at `index` turned out to be.
-    pub(super) fn equip(&mut self, index: usize, asked: &ToolRequest, equipped: ResolvedTool, which: OfferedTools) {
-        let offer = match (asked, equipped) {
+    /// Offers the tool at `index` as it was resolved.
+    pub(super) fn equip(
+        &mut self,
+        index: usize,
+        tool_request: &ToolRequest,
+        equipped: ResolvedTool,
+        offered_tools: OfferedTools,
+    ) {
+        let offer = match (tool_request, equipped) {
             (ToolRequest::Named(name), ResolvedTool::Unknown | ResolvedTool::Client { .. })
-                if which == OfferedTools::ServerRun =>
+                if offered_tools == OfferedTools::ServerRun =>
             {
                 self.leave_out(name)
             }
-            (ToolRequest::Named(name), ResolvedTool::Unknown) if which == OfferedTools::Known => self.leave_out(name),
+            (ToolRequest::Named(name), ResolvedTool::Unknown) if offered_tools == OfferedTools::Known => {
+                self.leave_out(name)
+            }
             (_, ResolvedTool::Unknown) => return,
             (ToolRequest::Named(name), ResolvedTool::Client { description, parameters, guidance }) => {
                 self.of_bank = true;
                 self.guidance.extend(guidance.map(|guidance| (name.clone(), guidance)));
-                Offer::Ours(vec![function(name, description.as_deref(), &parameters)])
+                Offer::Generated(vec![function(name, description.as_deref(), &parameters)])
             }
             (ToolRequest::Mcp(_) | ToolRequest::FileSearch(_), ResolvedTool::Client { .. }) => return,
-            (asked, ResolvedTool::Server(tool)) => {
-                if let ToolRequest::Named(name) = asked {
-                    self.of_client.remove(name);
+            (tool_request, ResolvedTool::Server(tool)) => {
+                if let ToolRequest::Named(name) = tool_request {
+                    self.client_functions.remove(name);
                 }
-                Offer::Ours(self.add(index, *tool).into_iter().collect())
+                Offer::Generated(self.add(index, *tool).into_iter().collect())
             }
-            (asked, ResolvedTool::Listed { shown, tools }) => {
-                if let ToolRequest::Mcp(server) = asked {
+            (tool_request, ResolvedTool::Listed { shown, tools }) => {
+                if let ToolRequest::Mcp(server) = tool_request {
                     self.listings.push((server.label.clone(), shown));
                 }
-                Offer::Ours(tools.into_iter().filter_map(|tool| self.add(index, tool)).collect())
+                Offer::Generated(tools.into_iter().filter_map(|tool| self.add(index, tool)).collect())
             }
         };
-        if let Some(place) = self.tools.get_mut(index) {
-            *place = offer;
+        if let Some(slot) = self.tools.get_mut(index) {
+            *slot = offer;
         }
     }
 
-    /// A tool that the model does not hear of.
+    /// Leaves out a tool, and records the loss.
     fn leave_out(&mut self, name: &str) -> Offer<'a> {
-        self.of_client.remove(name);
+        self.client_functions.remove(name);
         self.of_bank = true;
-        Offer::Ours(Vec::new())
+        Offer::Generated(Vec::new())
     }
 
-    /// An MCP server that the model does not hear of, and why.
+    /// Leaves out an MCP server, and records the reason.
     pub(super) fn leave_out_server(&mut self, index: usize, reason: impl Into<Cow<'static, str>>) {
         self.of_bank = true;
         self.losses.push(Loss::new(format!("tools[{index}]"), reason));
-        if let Some(place) = self.tools.get_mut(index) {
-            *place = Offer::Ours(Vec::new());
+        if let Some(slot) = self.tools.get_mut(index) {
+            *slot = Offer::Generated(Vec::new());
         }
     }
 
     /// Adds a tool that the request does not name.
-    pub(super) fn bring(&mut self, tool: ServerTool) {
-        let brought = self.add(self.tools.len(), tool);
-        self.tools.push(Offer::Ours(brought.into_iter().collect()));
+    pub(super) fn add_own(&mut self, tool: ServerTool) {
+        let added = self.add(self.tools.len(), tool);
+        self.tools.push(Offer::Generated(added.into_iter().collect()));
     }
 
     /// Whether the model is offered a tool of this name.
     pub(super) fn has(&self, name: &str) -> bool {
-        self.server.contains_key(name) || self.of_client.contains(name)
+        self.server.contains_key(name) || self.client_functions.contains(name)
     }
 
-    /// Whether anything is other than it was sent.
-    pub(super) fn has_any(&self) -> bool {
+    /// Whether the offer differs from the request.
+    pub(super) fn is_changed(&self) -> bool {
         self.of_bank || !self.server.is_empty() || !self.listings.is_empty()
     }
 
-    /// The first of two tools of one name wins.
+    /// Of two tools with the same name the first one wins.
     fn add(&mut self, index: usize, tool: ServerTool) -> Option<Json> {
-        if self.server.contains_key(&tool.name) || self.of_client.contains(&tool.name) {
+        if self.server.contains_key(&tool.name) || self.client_functions.contains(&tool.name) {
             self.losses.push(Loss::new(format!("tools[{index}]"), format!("another tool is named `{}`", tool.name)));
             return None;
         }
@@ -129,13 +137,13 @@ impl<'a> Offers<'a> {
         Some(offered)
     }
 
-    /// The tools, of which there may be `most`.
-    pub(super) fn offered(&self, most: usize) -> Result<Json, Fault> {
+    /// The array of tools, at most `max_tools`.
+    pub(super) fn offered(&self, max_tools: usize) -> Result<Json, Fault> {
         let count: usize = self.tools.iter().map(Offer::count).sum();
-        if count > most {
+        if count > max_tools {
             return Err(Fault::invalid(
                 "tools",
-                format!("With those of MCP servers there are {count} tools; at most {most} can be offered."),
+                format!("With those of MCP servers there are {count} tools; at most {max_tools} can be offered."),
             ));
         }
         let mut writer = Writer::default();
@@ -143,18 +151,18 @@ impl<'a> Offers<'a> {
             for offer in &self.tools {
                 match offer {
                     Offer::Sent(tool) => writer.raw(tool.raw),
-                    Offer::Ours(tools) => tools.iter().for_each(|tool| writer.valid(tool.bytes())),
+                    Offer::Generated(tools) => tools.iter().for_each(|tool| writer.valid(tool.bytes())),
                 }
             }
         });
         Ok(Json::from_writer(writer))
     }
 
-    /// A choice among the tools in the words that they are offered in.
+    /// The tool choice, expressed by the names of the offered functions.
     pub(super) fn choice(&self, choice: &ToolChoice<'_>) -> Result<Json, Fault> {
         let mut writer = Writer::default();
         match choice {
-            choice @ (ToolChoice::Mcp { .. } | ToolChoice::Hosted(..)) if self.is_ours(choice) => {
+            choice @ (ToolChoice::Mcp { .. } | ToolChoice::Hosted(..)) if self.is_server_choice(choice) => {
                 let names = self.chosen(choice);
                 match names.as_slice() {
                     [] => return Err(Fault::invalid("tool_choice", "The chosen tool is not among `tools`.")),
@@ -166,7 +174,7 @@ impl<'a> Offers<'a> {
             }
             ToolChoice::Allowed(allowed) => write_allowed(&mut writer, allowed.required, |writer| {
                 for choice in &allowed.tools {
-                    match self.is_ours(choice) {
+                    match self.is_server_choice(choice) {
                         true => self.chosen(choice).into_iter().for_each(|name| write_function(writer, name)),
                         false => choice.write(writer),
                     }
@@ -177,8 +185,8 @@ impl<'a> Offers<'a> {
         Ok(Json::from_writer(writer))
     }
 
-    /// Whether a choice is about what only this server has under such a name: tools of an MCP server, or a search of ours.
-    fn is_ours(&self, choice: &ToolChoice<'_>) -> bool {
+    /// Whether a choice names tools that only this server offers: those of an MCP server, or a search.
+    fn is_server_choice(&self, choice: &ToolChoice<'_>) -> bool {
         match choice {
             ToolChoice::Mcp { .. } => true,
             ToolChoice::Hosted(..) => !self.chosen(choice).is_empty(),
@@ -186,7 +194,7 @@ impl<'a> Offers<'a> {
         }
     }
 
-    /// The names of the tools that a choice of an MCP server's or of a search means.
+    /// The names of the tools that a choice of an MCP server or of a search selects.
     fn chosen(&self, choice: &ToolChoice<'_>) -> Vec<&str> {
         let means = |tool: &ServerTool| match choice {
             ToolChoice::Mcp { server_label, name, .. } => {
@@ -209,12 +217,12 @@ impl Offer<'_> {
         match self {
             Self::Sent(Tool { kind: ToolKind::Namespace(group), .. }) => group.tools.0.len(),
             Self::Sent(_) => 1,
-            Self::Ours(tools) => tools.len(),
+            Self::Generated(tools) => tools.len(),
         }
     }
 }
 
-/// The names that calls of a client's tool come under.
+/// Collects the names under which the model calls a client's tool.
 fn name(tool: &Tool<'_>, namespace: Option<&str>, names: &mut HashSet<String>) {
     match &tool.kind {
         ToolKind::Function(function) => {
@@ -233,7 +241,7 @@ fn name(tool: &Tool<'_>, namespace: Option<&str>, names: &mut HashSet<String>) {
     }
 }
 
-/// A function as a request writes it. Its schema is checked here, so that the upstream need not keep to it strictly.
+/// A function definition. The server checks its schema, so the upstream need not be strict.
 fn function(name: &str, description: Option<&str>, parameters: &Json) -> Json {
     let mut writer = Writer::with_capacity(parameters.bytes().len() + 256);
     writer.object(|writer| {

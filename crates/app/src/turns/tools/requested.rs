@@ -1,33 +1,32 @@
-//! The tools that a request wants the server to run, read from the request alone.
+//! Reads the tools that a request wants the server to run. Loads nothing.
 
 use amalgam_core::{
     AllowedNames, ApprovalRule, Fault, McpServerRequest, SecretText, ServerTool, TenantState, ToolRequest,
     file_search::FILE_SEARCH_RESULTS, is_house_label, store::Approval,
 };
+use amalgam_knowledge::file_search_request;
 use amalgam_protocol::{CreateResponse, HostedTool, Json, McpTool, Raw, Shape, ShapeError, ToolKind, Writer};
 
-use super::file_search;
-
-/// Tools that may be the server's to run, each with its place in the request.
+/// Tools that the server may have to run, each with its index in the request.
 #[derive(Default)]
 pub(crate) struct RequestedTools {
     pub(super) tools: Vec<(usize, ToolRequest)>,
-    /// Tools that are not offered to the model, by their places.
+    /// The indexes of tools that are not offered to the model.
     pub(super) left_out: Vec<usize>,
-    /// Tools of the wire's own, which the request does not name.
+    /// The wire's own tools, which the request does not name.
     pub(crate) own: Vec<ServerTool>,
-    /// Calls that were approved since they were requested.
-    pub(crate) decided: Vec<Approval>,
-    /// Whether a credential of the caller's is among them.
+    /// Calls that were approved after they were requested.
+    pub(crate) approved: Vec<Approval>,
+    /// Whether the caller's credentials are among them.
     pub(crate) has_secrets: bool,
 }
 
-/// Reads what the tools of a request ask of the server. A stateless tenant's MCP tool that names no server is left out. RAM-23
+/// Reads the tools of a request. A stateless tenant's MCP tool that names no server is left out. RAM-23
 pub(crate) fn requested(request: &CreateResponse<'_>, state: TenantState) -> Result<RequestedTools, Fault> {
     let mut requested = RequestedTools::default();
     for (index, tool) in request.tools.iter().enumerate() {
         match &tool.kind {
-            // Only a name: the tool bank has the rest.
+            // Only a name: the tool bank has the definition.
             ToolKind::Function(function)
                 if function.description.is_none() && function.parameters.is_none_or(Raw::is_null) =>
             {
@@ -39,7 +38,7 @@ pub(crate) fn requested(request: &CreateResponse<'_>, state: TenantState) -> Res
             ToolKind::Hosted(HostedTool::Mcp, _) => {
                 let named = |fault: ShapeError| fault.at(index).under("tools");
                 let mcp = McpTool::of(tool.raw).map_err(named)?;
-                // A connector is the upstream's own.
+                // The upstream runs connectors.
                 if mcp.connector_id.is_some() {
                     continue;
                 }
@@ -51,7 +50,7 @@ pub(crate) fn requested(request: &CreateResponse<'_>, state: TenantState) -> Res
                 let named = |fault: ShapeError| fault.at(index).under("tools");
                 let results = request.include.iter().any(|name| name == FILE_SEARCH_RESULTS);
                 let path = format!("tools[{index}]");
-                if let Some(search) = file_search::requested(tool.raw, path, results).map_err(named)? {
+                if let Some(search) = file_search_request(tool.raw, path, results).map_err(named)? {
                     requested.tools.push((index, ToolRequest::FileSearch(search)));
                 }
             }
@@ -61,8 +60,8 @@ pub(crate) fn requested(request: &CreateResponse<'_>, state: TenantState) -> Res
     Ok(requested)
 }
 
-/// An array of tools without what it says about approvals for MCP servers of the operator: every call has to be approved
-/// then. Nothing where it says nothing about them.
+/// The array of tools without `require_approval` for the operator's MCP servers, so that every call has to be approved;
+/// none if no tool sets it.
 pub(crate) fn with_operator_approvals(tools: &Json) -> Option<Json> {
     const APPROVAL: &str = "require_approval";
     let switches = |tool: Raw<'_>| {
@@ -101,7 +100,7 @@ fn server(mcp: &McpTool<'_>) -> Result<McpServerRequest, ShapeError> {
     if mcp.server_label.is_empty() || mcp.server_label.len() > 64 || !mcp.server_label.chars().all(plain) {
         return Err(ShapeError::value("server_label", "must be 1 to 64 letters, digits, `_`, `-` or `.`"));
     }
-    // Calls, histories and approvals tell tools apart by their label: a caller's server must not use a label of ours.
+    // The label identifies tools in calls, histories and approvals: a caller's server must not use a reserved one.
     if is_house_label(&mcp.server_label) {
         return Err(ShapeError::value("server_label", "must not be `bank` or `amalgam`, which are taken"));
     }

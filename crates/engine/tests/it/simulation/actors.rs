@@ -153,7 +153,7 @@ pub(super) fn tools(world: &Arc<World>) -> Vec<Arc<ServerTool>> {
     tools.into_iter().map(Arc::new).collect()
 }
 
-/// A tool that does something to the world, or not, and says so, or not.
+/// A tool that may have a side effect, and may report it.
 struct Acts {
     world: Arc<World>,
     name: String,

@@ -1,10 +1,11 @@
-//! What nobody asks of the store of a simulation: assistants.
+//! Methods of the store that a simulation never calls: assistants.
 
 use amalgam_core::{
     Scope,
     store::{
-        AgentConfig, AgentProfile, AgentStore, Course, CoursePage, CourseStore, Imported, MessageRecord,
-        MetadataRecord, NewUserMessage, ProcessId, SessionHistory, SessionRecord, SessionStore, Stored, Ticket, Within,
+        AgentConfig, AgentProfile, AgentStore, Course, CoursePage, CourseStore, ImportCounts, MessageRecord,
+        MetadataRecord, NewUserMessage, ProcessId, QueueEntry, SessionHistory, SessionRecord, SessionStore, Stored,
+        Ticket, Within,
     },
 };
 
@@ -55,7 +56,14 @@ impl AgentStore for SimStore {
 }
 
 impl SessionStore for SimStore {
-    fn join_queue<'a>(&'a self, _: &'a Scope, _: Option<&'a str>, _: ProcessId, _: u64) -> Stored<'a, Ticket> {
+    fn join_queue<'a>(
+        &'a self,
+        _: &'a Scope,
+        _: Option<&'a str>,
+        _: ProcessId,
+        _: u64,
+        _: Option<NewUserMessage>,
+    ) -> Stored<'a, QueueEntry> {
         nobody_asks()
     }
 
@@ -119,7 +127,7 @@ impl SessionStore for SimStore {
 }
 
 impl CourseStore for SimStore {
-    fn put_courses<'a>(&'a self, _: Within<'a>, _: Vec<Course>, _: u64) -> Stored<'a, Option<Imported>> {
+    fn put_courses<'a>(&'a self, _: Within<'a>, _: Vec<Course>, _: u64) -> Stored<'a, Option<ImportCounts>> {
         nobody_asks()
     }
 

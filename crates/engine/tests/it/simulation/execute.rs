@@ -1,10 +1,10 @@
-//! What nobody asks of the store of a simulation: sessions, modes, files, knowledge.
+//! Methods of the store that a simulation never calls: sessions, modes, files, knowledge.
 
 use amalgam_core::{
     Scope,
     store::{
         AgentSession, AgentTurn, Collection, DocumentListing, DocumentRecord, ExecuteStore, FileListing, FileRecord,
-        FileStore, FoundChunk, Imported, KnowledgeQuery, KnowledgeStore, Mode, ModeChange, ModeStore, NewDocument,
+        FileStore, FoundChunk, ImportCounts, KnowledgeQuery, KnowledgeStore, Mode, ModeChange, ModeStore, NewDocument,
         NewStep, Stored, TakenStep, Within,
     },
 };
@@ -126,7 +126,7 @@ impl KnowledgeStore for SimStore {
         _: Option<&'a str>,
         _: Vec<NewDocument>,
         _: u64,
-    ) -> Stored<'a, Option<Imported>> {
+    ) -> Stored<'a, Option<ImportCounts>> {
         nobody_asks()
     }
 

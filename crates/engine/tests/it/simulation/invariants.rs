@@ -16,8 +16,8 @@ use super::{
     world::{AskSeen, State, Stop, World},
 };
 
-/// What the caller was told.
-pub(super) enum Told {
+/// What the caller received.
+pub(super) enum Received {
     /// The turn did not begin.
     Refused(Fault),
     Whole(Result<Vec<u8>, Fault>),
@@ -36,7 +36,7 @@ const CAPS: [&str; 5] =
 pub(super) fn check(
     setup: &Setup,
     world: &World,
-    told: &Told,
+    received: &Received,
     stop: Option<Stop>,
     left: Option<&KeptTurn>,
 ) -> Vec<String> {
@@ -47,12 +47,12 @@ pub(super) fn check(
     if world.age() > setup.deadline + std::time::Duration::from_secs(12) {
         check.complain(format!("the turn took {:?}", world.age()));
     }
-    let answered = check.answered(told);
+    let answered = check.answered(received);
     if let Some(response) = &answered {
         check.response(response);
     }
-    let failure = match told {
-        Told::Refused(fault) | Told::Whole(Err(fault)) => Some(fault.message.as_ref()),
+    let failure = match received {
+        Received::Refused(fault) | Received::Whole(Err(fault)) => Some(fault.message.as_ref()),
         _ => answered.as_ref().and_then(|response| response["error"]["message"].as_str()),
     };
     if let Some(message) = failure
@@ -60,7 +60,7 @@ pub(super) fn check(
     {
         check.complain(format!("nobody has a reason to say {message:?}"));
     }
-    check.store(told, stop, left, answered.as_ref());
+    check.store(received, stop, left, answered.as_ref());
     check.problems
 }
 
@@ -81,28 +81,28 @@ impl Check<'_> {
         }
     }
 
-    /// The response that the caller was told at the end, if it was.
-    fn answered(&mut self, told: &Told) -> Option<Value> {
-        match told {
-            Told::Whole(Ok(body)) => {
+    /// The response that the caller received at the end, if any.
+    fn answered(&mut self, received: &Received) -> Option<Value> {
+        match received {
+            Received::Whole(Ok(body)) => {
                 let response = serde_json::from_slice(body).unwrap();
                 self.problems.extend(check::response(&response));
                 Some(response)
             }
-            Told::Stream => {
+            Received::Stream => {
                 self.problems.extend(check::body(&self.state.frames));
                 let events = sse::json_events(&self.state.frames);
                 events.last().map(|last| last["response"].clone())
             }
-            // It may have heard the end before.
-            Told::Left | Told::Died => {
+            // The caller may have received the end before.
+            Received::Left | Received::Died => {
                 let text = String::from_utf8_lossy(&self.state.frames);
                 text.ends_with("data: [DONE]\n\n").then(|| {
                     let events = sse::json_events(&self.state.frames);
                     events.last().unwrap()["response"].clone()
                 })
             }
-            Told::Refused(_) | Told::Whole(Err(_)) => None,
+            Received::Refused(_) | Received::Whole(Err(_)) => None,
         }
     }
 
@@ -177,14 +177,14 @@ impl Check<'_> {
         }
         let cost = self.state.asks.iter().fold((0, 0), |sum, ask| (sum.0 + ask.cost.0, sum.1 + ask.cost.1));
         let usage = &response["usage"];
-        let told = |key: &str| usage[key].as_u64().unwrap_or_default();
-        self.expect("the usage", (told("input_tokens"), told("output_tokens")), cost);
+        let tokens = |key: &str| usage[key].as_u64().unwrap_or_default();
+        self.expect("the usage", (tokens("input_tokens"), tokens("output_tokens")), cost);
         let reason = response["incomplete_details"]["reason"].as_str().unwrap_or_default();
         let right = match self.state.asks.last() {
             None => false,
             Some(AskSeen { finish: Some(Finish::Length), .. }) => reason == "max_output_tokens",
             Some(AskSeen { finish: Some(Finish::ContentFilter), .. }) => reason == "content_filter",
-            Some(AskSeen { finish: Some(Finish::Incomplete(told)), .. }) => reason == told,
+            Some(AskSeen { finish: Some(Finish::Incomplete(seen)), .. }) => reason == seen,
             Some(ask @ AskSeen { finish: Some(Finish::Stop), .. }) => match ask.with_tools() {
                 true => reason.is_empty() || reason == "max_output_tokens" && Some(cost.1) >= self.setup.output_tokens,
                 false => CAPS.contains(&reason),
@@ -196,7 +196,7 @@ impl Check<'_> {
         }
     }
 
-    /// Whether a failure has the reason that it says.
+    /// Whether a failure has the reason that it states.
     fn is_right(&self, message: &str, age: std::time::Duration, stop: Option<Stop>) -> bool {
         let last = self.state.asks.len().checked_sub(1);
         let answer = last.and_then(|last| self.setup.answers.get(last));
@@ -248,11 +248,11 @@ impl Check<'_> {
         }
     }
 
-    /// What the store has, before and after somebody has looked after it.
-    fn store(&mut self, told: &Told, stop: Option<Stop>, left: Option<&KeptTurn>, answered: Option<&Value>) {
+    /// The store's state, before and after housekeeping.
+    fn store(&mut self, received: &Received, stop: Option<Stop>, left: Option<&KeptTurn>, answered: Option<&Value>) {
         let Some(turn) = self.state.shelf.turn.clone() else {
             if self.setup.kept && answered.is_some() {
-                self.complain("what was told is not in the store");
+                self.complain("what the caller received is not in the store");
             }
             return;
         };
@@ -263,38 +263,38 @@ impl Check<'_> {
             self.expect("what is stored", &stored, answered);
         }
         // P3
-        if !turn.told.status.is_final() {
-            self.complain(format!("the response is {} for ever", turn.told.status.name()));
+        if !turn.state.status.is_final() {
+            self.complain(format!("the response is {} for ever", turn.state.status.name()));
         }
-        let was_ended = left.told.status.is_final();
-        let buried = stop == Some(Stop::Bury);
-        let left_open = match told {
-            Told::Died => true,
-            // Where its beginning may not have come through, it is left to whoever looks after this process.
-            Told::Refused(_) => self.setup.troubled,
-            Told::Whole(_) | Told::Stream | Told::Left => false,
+        let was_ended = left.state.status.is_final();
+        let recovered = stop == Some(Stop::Bury);
+        let left_open = match received {
+            Received::Died => true,
+            // If its beginning may not have been written, housekeeping of this process ends it.
+            Received::Refused(_) => self.setup.troubled,
+            Received::Whole(_) | Received::Stream | Received::Left => false,
         };
         if !was_ended && !left_open {
-            self.complain(format!("the response was left {}", left.told.status.name()));
+            self.complain(format!("the response was left {}", left.state.status.name()));
         }
-        match (told, turn.told.status) {
+        match (received, turn.state.status) {
             (_, Status::Cancelled) if self.setup.leaves.is_none() => {
                 self.complain("the response was cancelled by nobody");
             }
-            (Told::Whole(Err(_)) | Told::Refused(_), Status::Completed | Status::Incomplete) => {
-                self.complain("a failure was told of a response that is stored as a success");
+            (Received::Whole(Err(_)) | Received::Refused(_), Status::Completed | Status::Incomplete) => {
+                self.complain("the caller received a failure of a response that is stored as a success");
             }
             _ => {}
         }
-        if matches!(turn.told.status, Status::Completed | Status::Incomplete) {
+        if matches!(turn.state.status, Status::Completed | Status::Incomplete) {
             self.journal(&turn, &stored);
         }
-        if (!was_ended && matches!(told, Told::Died)) || buried {
+        if (!was_ended && matches!(received, Received::Died)) || recovered {
             self.named(&turn, left);
         }
     }
 
-    /// What the journal says of a turn that ended well.
+    /// The journal of a turn that ended successfully.
     fn journal(&mut self, turn: &KeptTurn, stored: &Value) {
         let shown = stored["output"].as_array().cloned().unwrap_or_default();
         let mut calls = shown.iter().filter(|item| item["type"] == "mcp_call");
@@ -316,12 +316,12 @@ impl Check<'_> {
         self.expect("what waits for somebody to agree", approvals, asked);
     }
 
-    /// What nobody knows is named, and nothing else. S3
+    /// Tools with an unknown result are named, and no others. S3
     fn named(&mut self, turn: &KeptTurn, left: &KeptTurn) {
-        if turn.told.status != Status::Failed {
+        if turn.state.status != Status::Failed {
             return;
         }
-        let Some(error) = &turn.told.error else { return self.complain("a failure without an error") };
+        let Some(error) = &turn.state.error else { return self.complain("a failure without an error") };
         if !error.message.starts_with("The server stopped") {
             return;
         }
@@ -343,7 +343,7 @@ impl Check<'_> {
     }
 }
 
-/// Whether a call is ours, its name as the model called it, its arguments.
+/// Whether a call is server-run, its name as the model called it, its arguments.
 fn shown_call(item: &Value) -> Option<(bool, String, String)> {
     let text = |key: &str| item[key].as_str().unwrap_or_default().to_owned();
     match item["type"].as_str()? {

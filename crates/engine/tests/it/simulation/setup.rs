@@ -9,8 +9,8 @@ use amalgam_engine::ToolLimits;
 use amalgam_protocol::{Literal, Usage};
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 
-/// The tools that the server runs: one that may run twice, one that may not, one whose failure is its turn's, one that
-/// somebody has to agree to.
+/// The tools that the server runs: one that may run twice, one that may not, one whose failure fails its turn, one that
+/// needs an approval.
 pub(super) const READ: &str = "read";
 pub(super) const WRITE: &str = "write";
 pub(super) const FATAL: &str = "fatal";
@@ -19,7 +19,7 @@ pub(super) const GUARDED: &str = "guarded";
 pub(super) const FOREIGN: &str = "docs__find";
 /// The client's function.
 pub(super) const CLIENT: &str = "client";
-/// What nobody offers.
+/// A tool that is not offered.
 pub(super) const UNKNOWN: &str = "nobody";
 
 /// The most that a tool may give back.
@@ -33,9 +33,9 @@ pub(super) struct Setup {
     pub(super) kept: bool,
     pub(super) limits: ToolLimits,
     pub(super) deadline: Duration,
-    pub(super) one_by_one: bool,
+    pub(super) sequential: bool,
     pub(super) max_calls: Option<u32>,
-    /// Whether calls of nobody's tools are told apart from the client's.
+    /// Whether calls of unknown tools are distinguished from the client's.
     pub(super) knows_client: bool,
     pub(super) required: bool,
     pub(super) output_tokens: Option<u64>,
@@ -48,7 +48,7 @@ pub(super) struct Setup {
     pub(super) answers: Vec<Answer>,
 }
 
-/// What the model says when it is asked.
+/// The model's answer to one call.
 #[derive(Debug, Clone)]
 pub(super) struct Answer {
     /// It does not answer at all.
@@ -101,7 +101,7 @@ impl Setup {
             kept,
             limits,
             deadline: Duration::from_millis(dice.maybe(0.1, |rng| rng.random_range(1..6000)).unwrap_or(40_000)),
-            one_by_one: dice.chance(0.2),
+            sequential: dice.chance(0.2),
             max_calls: dice.maybe(0.15, |rng| rng.random_range(0..4)),
             knows_client: dice.chance(0.85),
             required: dice.chance(0.2),

@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, sync::Arc};
 use amalgam_core::{
     Admin, BoxFuture, Operator, Scope, Store, StoreError, no_items,
     store::{
-        Answer, Approval, Begin, Buried, Cancelled, ChainPosition, Claim, EventTail, Keyed, Lineage, ProcessId,
-        ProcessStore, Pruned, QueuedTurn, Reset, ResponseState, ResponseStore, Retention, Stored, StoredResponse,
-        ToolRun, TurnRecord, TurnStore, TurnWrite, Written,
+        Answer, Approval, Begin, CancelOutcome, ChainPosition, Claim, EventTail, IdempotencyKey, Lineage, ProcessId,
+        ProcessStore, PruneCounts, QueuedTurn, RecoveryCounts, Reset, ResponseState, ResponseStore, Retention, Stored,
+        StoredResponse, ToolRun, TurnRecord, TurnStore, TurnWrite, WriteOutcome,
     },
 };
 use amalgam_protocol::{ErrorObject, Json, Provenance, Status};
@@ -18,13 +18,13 @@ use super::world::{State, World};
 /// The process whose turn it is.
 pub(super) const PROCESS: ProcessId = ProcessId(1);
 
-/// Failures in a row that everybody has to get over.
+/// Failures in a row that every caller must survive.
 const MOST_TROUBLES: u32 = 2;
 
 /// What is on disk.
 #[derive(Default)]
 pub(super) struct Shelf {
-    /// Whether the turn is kept at all, and whether the store fails now and then.
+    /// Whether the turn is stored at all, and whether the store fails now and then.
     pub(super) kept: bool,
     pub(super) troubled: bool,
     pub(super) turn: Option<KeptTurn>,
@@ -33,13 +33,13 @@ pub(super) struct Shelf {
     pub(super) used: Vec<String>,
 }
 
-/// The turn as it is kept.
+/// The stored turn.
 #[derive(Debug, Clone)]
 pub(super) struct KeptTurn {
     id: String,
     begin: Begin,
     owner: Option<ProcessId>,
-    pub(super) told: ResponseState,
+    pub(super) state: ResponseState,
     pub(super) output: Json,
     pub(super) tools: BTreeMap<u32, ToolRun>,
     pub(super) approvals: Vec<Approval>,
@@ -55,14 +55,14 @@ impl Shelf {
         })
     }
 
-    fn commit(&mut self, write: TurnWrite) -> Result<Written, String> {
+    fn commit(&mut self, write: TurnWrite) -> Result<WriteOutcome, String> {
         match (&self.turn, write.begin) {
-            (None, None) | (Some(_), Some(_)) => return Ok(Written::Lost),
-            (Some(turn), None) if turn.owner != Some(write.process) => return Ok(Written::Lost),
+            (None, None) | (Some(_), Some(_)) => return Ok(WriteOutcome::Lost),
+            (Some(turn), None) if turn.owner != Some(write.process) => return Ok(WriteOutcome::Lost),
             (Some(_), None) => {}
             (None, Some(begin)) => self.turn = Some(KeptTurn::new(write.response_id, write.process, *begin)),
         }
-        let Some(turn) = &mut self.turn else { return Ok(Written::Lost) };
+        let Some(turn) = &mut self.turn else { return Ok(WriteOutcome::Lost) };
         if let Some(chunk) = write.events {
             // A write whose answer got lost comes again.
             if chunk.first != turn.next_event && chunk.last + 1 != turn.next_event {
@@ -82,33 +82,33 @@ impl Shelf {
         }
         turn.approvals.extend(write.approvals);
         if let Some(end) = write.end {
-            (turn.told, turn.output, turn.owner) = (end.told, end.output, None);
+            (turn.state, turn.output, turn.owner) = (end.state, end.output, None);
         }
-        Ok(Written::Kept)
+        Ok(WriteOutcome::Kept)
     }
 
     /// Ends what a dead process has left.
-    fn bury(&mut self, process: ProcessId, error: fn(&[String]) -> String) -> Buried {
+    fn end_dead_process(&mut self, process: ProcessId, error: fn(&[String]) -> String) -> RecoveryCounts {
         let Some(turn) = self.turn.as_mut().filter(|turn| turn.owner == Some(process)) else {
-            return Buried::default();
+            return RecoveryCounts::default();
         };
         let error: serde_json::Value = serde_json::from_str(&error(&turn.unknown())).unwrap();
         let text = |key: &str| error[key].as_str().map(ToOwned::to_owned);
         turn.owner = None;
-        turn.told.status = Status::Failed;
-        turn.told.error = Some(ErrorObject {
+        turn.state.status = Status::Failed;
+        turn.state.error = Some(ErrorObject {
             message: text("message").unwrap(),
             kind: text("type").unwrap(),
             param: text("param"),
             code: text("code"),
         });
-        Buried { failed: 1, queued: 0 }
+        RecoveryCounts { failed: 1, queued: 0 }
     }
 }
 
 impl KeptTurn {
     fn new(id: String, process: ProcessId, begin: Begin) -> Self {
-        let told = ResponseState {
+        let state = ResponseState {
             status: begin.status,
             completed_at_ms: None,
             error: None,
@@ -117,10 +117,10 @@ impl KeptTurn {
             provenance: Provenance::default(),
         };
         let (owner, output) = (Some(process), no_items());
-        Self { id, begin, owner, told, output, tools: BTreeMap::new(), approvals: Vec::new(), next_event: 0 }
+        Self { id, begin, owner, state, output, tools: BTreeMap::new(), approvals: Vec::new(), next_event: 0 }
     }
 
-    /// Tools that had begun, must not run again, and nobody knows the end of.
+    /// Tools that had begun, must not run again, and have an unknown result.
     pub(super) fn unknown(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for run in self.tools.values().filter(|run| run.outcome.is_none() && !run.idempotent) {
@@ -134,7 +134,7 @@ impl KeptTurn {
     pub(super) fn response(&self) -> StoredResponse {
         StoredResponse {
             id: self.id.clone(),
-            status: self.told.clone(),
+            status: self.state.clone(),
             created_at_ms: self.begin.created_at_ms,
             settings: self.begin.settings.clone(),
             input: self.begin.input.clone(),
@@ -155,7 +155,7 @@ enum Trouble {
     None,
     /// Nothing is written.
     Before,
-    /// It is written, and nobody hears of it.
+    /// Written, but the caller gets an error.
     After,
 }
 
@@ -169,18 +169,18 @@ impl State {
         if self.chance.random_bool(0.5) { Trouble::Before } else { Trouble::After }
     }
 
-    fn commit(&mut self, write: TurnWrite) -> Written {
+    fn commit(&mut self, write: TurnWrite) -> WriteOutcome {
         match self.shelf.commit(write) {
             Ok(written) => written,
             Err(problem) => {
                 self.complain(format!("the store was told of {problem}"));
-                Written::Kept
+                WriteOutcome::Kept
             }
         }
     }
 }
 
-/// A write on its way. It arrives also when nobody waits for it any more, unless its process is dead.
+/// A write in progress. It completes even if no caller waits for it, unless its process is dead.
 struct OnItsWay<'a>(&'a World, Option<TurnWrite>);
 
 impl Drop for OnItsWay<'_> {
@@ -197,7 +197,7 @@ impl TurnStore for SimStore {
         Box::pin(async { Ok(()) })
     }
 
-    fn write<'a>(&'a self, _: &'a Scope, write: Arc<TurnWrite>) -> Stored<'a, Written> {
+    fn write<'a>(&'a self, _: &'a Scope, write: Arc<TurnWrite>) -> Stored<'a, WriteOutcome> {
         let write = Arc::unwrap_or_clone(write);
         Box::pin(async move {
             let what = describe(&write);
@@ -218,7 +218,7 @@ impl TurnStore for SimStore {
     fn claim<'a>(
         &'a self,
         _: &'a Scope,
-        _: &'a Keyed,
+        _: &'a IdempotencyKey,
         _: [u8; 32],
         _: &'a str,
         _: ProcessId,
@@ -227,7 +227,7 @@ impl TurnStore for SimStore {
         nobody_asks()
     }
 
-    fn settle<'a>(&'a self, _: &'a Scope, _: &'a Keyed, _: &'a str, _: Option<Answer>) -> Stored<'a, ()> {
+    fn settle<'a>(&'a self, _: &'a Scope, _: &'a IdempotencyKey, _: &'a str, _: Option<Answer>) -> Stored<'a, ()> {
         nobody_asks()
     }
 
@@ -274,7 +274,7 @@ fn describe(write: &TurnWrite) -> String {
         parts.push(format!("call {} of {} {how}", run.number, run.name));
     }
     if let Some(end) = &write.end {
-        parts.push(format!("the end, {}", end.told.status.name()));
+        parts.push(format!("the end, {}", end.state.status.name()));
     }
     parts.join(", ")
 }
@@ -296,15 +296,15 @@ impl ProcessStore for SimStore {
         Box::pin(async { Ok(vec![(PROCESS, 0)]) })
     }
 
-    fn bury<'a>(
+    fn end_dead_process<'a>(
         &'a self,
         _: Operator,
         process: ProcessId,
         _: u64,
         error: fn(&[String]) -> String,
         _: u64,
-    ) -> Stored<'a, Option<Buried>> {
-        Box::pin(async move { Ok(Some(self.0.state().shelf.bury(process, error))) })
+    ) -> Stored<'a, Option<RecoveryCounts>> {
+        Box::pin(async move { Ok(Some(self.0.state().shelf.end_dead_process(process, error))) })
     }
 
     fn take_queued(&self, _: Operator, _: ProcessId, _: usize) -> Stored<'_, Vec<QueuedTurn>> {
@@ -331,7 +331,7 @@ impl ProcessStore for SimStore {
         nobody_asks()
     }
 
-    fn prune(&self, _: Operator, _: Retention) -> Stored<'_, Pruned> {
+    fn prune(&self, _: Operator, _: Retention) -> Stored<'_, PruneCounts> {
         nobody_asks()
     }
 
@@ -364,7 +364,7 @@ impl ResponseStore for SimStore {
         nobody_asks()
     }
 
-    fn cancel_response<'a>(&'a self, _: &'a Scope, _: &'a str, _: u64) -> Stored<'a, Option<Cancelled>> {
+    fn cancel_response<'a>(&'a self, _: &'a Scope, _: &'a str, _: u64) -> Stored<'a, Option<CancelOutcome>> {
         nobody_asks()
     }
 

@@ -3,9 +3,9 @@
 use amalgam_core::{
     Admin, Operator, Scope, TenantState,
     store::{
-        Added, Approval, BankOf, BankStore, BankTool, Conversation, ConversationItem, ConversationStore, Decided,
-        Decision, KeyRecord, Listing, NewItem, NewKey, Page, Stored, TenancyStore, TenantChange, TenantRecord,
-        ToolStatistics,
+        AppendOutcome, Approval, BankOf, BankStore, BankTool, Conversation, ConversationItem, ConversationStore,
+        Decision, DecisionOutcome, KeyRecord, Listing, NewItem, NewKey, Page, Stored, TenancyStore, TenantChange,
+        TenantRecord, ToolStatistics,
     },
 };
 use amalgam_protocol::Json;
@@ -60,11 +60,11 @@ impl BankStore for SimStore {
         nobody_asks()
     }
 
-    fn decide<'a>(&'a self, _: &'a Scope, _: &'a str, _: Decision) -> Stored<'a, Option<Decided>> {
+    fn decide<'a>(&'a self, _: &'a Scope, _: &'a str, _: Decision) -> Stored<'a, Option<DecisionOutcome>> {
         nobody_asks()
     }
 
-    fn decide_as_admin<'a>(&'a self, _: Admin<'a>, _: &'a str, _: Decision) -> Stored<'a, Option<Decided>> {
+    fn decide_as_admin<'a>(&'a self, _: Admin<'a>, _: &'a str, _: Decision) -> Stored<'a, Option<DecisionOutcome>> {
         nobody_asks()
     }
 
@@ -90,7 +90,7 @@ impl ConversationStore for SimStore {
         nobody_asks()
     }
 
-    fn add_items<'a>(&'a self, _: &'a Scope, _: &'a str, _: Vec<NewItem>) -> Stored<'a, Option<Added>> {
+    fn add_items<'a>(&'a self, _: &'a Scope, _: &'a str, _: Vec<NewItem>) -> Stored<'a, Option<AppendOutcome>> {
         nobody_asks()
     }
 

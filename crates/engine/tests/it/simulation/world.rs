@@ -59,7 +59,7 @@ pub(super) struct State {
 pub(super) struct AskSeen {
     pub(super) choice: Option<String>,
     pub(super) output_tokens: Option<u64>,
-    /// The calls of its answer, as far as it said them, in the order in which they began.
+    /// The calls of its answer so far, in the order in which they began.
     pub(super) calls: Vec<MadeCall>,
     /// Tokens in and out, if it came to say so.
     pub(super) cost: (u64, u64),
@@ -105,7 +105,7 @@ impl World {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the store what the setup says.
+    /// Puts the store into the setup's state.
     pub(super) fn prepare(&self, setup: &Setup) {
         let shelf = &mut self.state().shelf;
         (shelf.kept, shelf.troubled) = (setup.kept, setup.troubled);
@@ -122,7 +122,7 @@ impl World {
                 self.died.notify_one();
                 std::future::pending::<()>().await;
             }
-            Some(Stop::Bury) => self.bury().await,
+            Some(Stop::Bury) => self.end_dead_process().await,
         }
     }
 
@@ -136,7 +136,7 @@ impl World {
     }
 
     /// Lets the heir end what the process has left.
-    pub(super) async fn bury(&self) {
+    pub(super) async fn end_dead_process(&self) {
         let heir = self.heir.lock().unwrap().clone();
         let life = HousekeepingSettings {
             events: Duration::from_secs(60),
@@ -144,7 +144,7 @@ impl World {
             responses: None,
             alone: true,
         };
-        heir.expect("a world has an heir until its end").be_born(life).await.unwrap();
+        heir.expect("a world has an heir until its end").register_process(life).await.unwrap();
     }
 
     /// A pause of at most so many milliseconds; none at all half of the time.

@@ -1,10 +1,10 @@
-//! Calls that somebody has to agree to.
+//! Calls that need an approval.
 
 use std::sync::{Arc, Mutex};
 
 use amalgam_core::{
     Decider, Delivery, Policy, ServerTool,
-    store::{Approval, Decided, Decision},
+    store::{Approval, Decision, DecisionOutcome},
 };
 
 use super::bench::{Bench, echo, kinds, saw};
@@ -40,7 +40,7 @@ async fn agreed(bench: &Bench, buy: &ServerTool, delivery: Delivery) -> Approval
     let asked = first["output"][0]["id"].as_str().unwrap();
     let decision = Decision { approve: true, reason: None, by: "user".to_owned(), at_ms: 1_700_000_000_001 };
     match bench.store.decide(&scope(), asked, decision).await.unwrap().unwrap() {
-        Decided::Stands(approval) => *approval,
+        DecisionOutcome::Stands(approval) => *approval,
         other => panic!("{other:?}"),
     }
 }

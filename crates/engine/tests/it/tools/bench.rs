@@ -7,7 +7,7 @@ use amalgam_core::{
     store::{StoredResponse, TurnRecord},
 };
 use amalgam_engine::{Admission, Engine, Run, ToolLimits};
-use amalgam_store::sqlite::{Sqlite, SqliteOptions};
+use amalgam_store_sqlite::{Sqlite, SqliteOptions};
 use amalgam_testkit::{check, sse};
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -43,7 +43,7 @@ impl Bench {
         Self { store, engine, folder }
     }
 
-    /// A turn that is kept.
+    /// A stored turn.
     pub(super) fn turn(&self, model: &Arc<Scripted>, delivery: Delivery, tools: Vec<ServerTool>) -> Tooled<'static> {
         Tooled {
             body: BODY,
@@ -53,8 +53,8 @@ impl Bench {
             scope: scope(),
             candidate: candidate(model),
             tools: tools.into_iter().map(Arc::new).collect(),
-            of_client: Some(vec!["client"]),
-            one_by_one: false,
+            client_functions: Some(vec!["client"]),
+            sequential: false,
             max_calls: None,
             listings: Vec::new(),
             decided: Vec::new(),
@@ -91,11 +91,11 @@ impl Bench {
     }
 }
 
-/// The response at the end of a turn, which is told by all the rules.
+/// The response at the end of a turn, whose events follow all rules.
 pub(super) async fn finish(run: Box<Run>, delivery: Delivery) -> Result<Value, Fault> {
     match delivery {
         Delivery::Whole => {
-            let response = serde_json::from_slice(&run.finish().await?).unwrap();
+            let response = serde_json::from_slice(&run.finish().await?.response).unwrap();
             assert_eq!(check::response(&response), Vec::<String>::new());
             Ok(response)
         }
@@ -113,7 +113,7 @@ pub(super) fn kinds(response: &Value) -> Vec<&str> {
     response["output"].as_array().unwrap().iter().map(|item| item["type"].as_str().unwrap()).collect()
 }
 
-/// A tool that says what it saw.
+/// A tool that returns what it received.
 pub(super) fn echo(name: &str) -> ServerTool {
     tool(name, Policy::default(), Does(saw))
 }

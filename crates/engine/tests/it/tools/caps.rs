@@ -40,7 +40,7 @@ async fn at_the_cap_of_rounds_the_model_is_asked_once_more_without_tools_and_the
         let model = Scripted::new(vec![
             Ok(vec![Step::Call("c1", "look", r#"{"n":1}"#), Step::Finish]),
             Ok(vec![Step::Call("c2", "look", r#"{"n":2}"#), Step::Finish]),
-            // It calls all the same: nobody answers that, so nobody is shown it.
+            // It calls a tool all the same: that call does not run, so it is not shown.
             Ok(vec![Step::Say("enough"), Step::Call("c3", "look", r#"{"n":3}"#), Step::Finish]),
         ]);
         let response = bench(Caps { rounds: 2, ..Caps::default() }).play(&model, delivery, vec![echo("look")]).await;
@@ -119,7 +119,7 @@ async fn the_callers_tokens_are_shared_by_all_rounds() {
         let response = bench.run(turn).await;
         assert_eq!(reason(&response), expected);
         let left: Vec<_> = model.requests.lock().unwrap().iter().map(|asked| asked.output_tokens).collect();
-        // Where nothing is left nobody is asked.
+        // Without tokens left, no model is called.
         let asked = if second == 3 { vec![Some(10), Some(4), Some(1)] } else { vec![Some(10), Some(4)] };
         assert_eq!(left, asked);
     }

@@ -1,4 +1,4 @@
-//! What is in the store while tools run, and what happens to them when nobody waits any more.
+//! What is in the store while tools run, and what happens to them when the caller has disconnected.
 
 use std::{
     sync::{
@@ -151,7 +151,7 @@ async fn a_tool_that_takes_long_leaves_no_silence() {
         })
     };
     let model = one_call();
-    // Not kept: a store has threads of its own, which a clock that jumps does not wait for.
+    // Not stored: a store has threads of its own, which a paused clock does not wait for.
     let mut turn = bench.turn(&model, Delivery::Stream, vec![tool("look", Policy::default(), Does(slow))]);
     turn.keep = None;
     let run = turn.start(&bench.engine).await.unwrap();

@@ -86,12 +86,12 @@ fn counting(most: &Arc<AtomicUsize>, order: &Arc<Mutex<Vec<String>>>) -> ServerT
 
 #[tokio::test]
 async fn no_more_calls_run_at_the_same_time_than_are_allowed() {
-    for (parallel, one_by_one, expected) in [(2, false, 2), (8, true, 1), (8, false, 3)] {
+    for (parallel, sequential, expected) in [(2, false, 2), (8, true, 1), (8, false, 3)] {
         let (most, order) = (Arc::default(), Arc::default());
         let bench = Bench::with(ToolLimits { parallel, ..ToolLimits::default() });
         let model = three_calls();
         let mut turn = bench.turn(&model, Delivery::Whole, vec![counting(&most, &order)]);
-        turn.one_by_one = one_by_one;
+        turn.sequential = sequential;
         bench.run(turn).await;
         assert_eq!(most.load(Ordering::SeqCst), expected);
         assert_eq!(*order.lock().unwrap(), ["c1", "c2", "c3"]);
@@ -127,8 +127,8 @@ async fn what_goes_wrong_with_a_call_is_told_to_the_model_and_harms_no_other() {
     for delivery in [Delivery::Stream, Delivery::Whole] {
         let bench = Bench::new();
         let mut calls: Vec<Step> = wrong.iter().map(|(name, arguments, ..)| Step::Call("c", name, arguments)).collect();
-        // Every call of this answer has the same id and key, as bad upstreams have it; arguments are told apart by the
-        // place where each call begins.
+        // Every call of this answer has the same id and key, as bad upstreams have it; arguments belong to the
+        // call that began last.
         calls.extend([Step::Call("d", "look", r#"{"n":1}"#), Step::Finish]);
         let model = Scripted::new(vec![Ok(calls), Ok(vec![Step::Say("done"), Step::Finish])]);
         let response = bench.play(&model, delivery, tools()).await;

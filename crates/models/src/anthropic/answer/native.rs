@@ -1,9 +1,9 @@
-//! Which schemas the API's own structured output takes: objects that name all their properties, without recursion and
+//! Which schemas the API's structured output supports: objects that name all their properties, without recursion and
 //! without bounds of numbers, texts and lists.
 
 use amalgam_protocol::{Raw, Shape};
 
-/// Keywords that it takes and that hold no schemas, or hold them where [`takes_part`] looks.
+/// Supported keywords that contain no schemas, or contain them where [`takes_part`] looks.
 const KEYWORDS: [&str; 17] = [
     "type",
     "properties",
@@ -24,10 +24,10 @@ const KEYWORDS: [&str; 17] = [
     "$schema",
 ];
 
-/// Whether the root of a schema and all of its parts can be held to.
+/// Whether the root of a schema and all of its parts are supported.
 pub(super) fn takes(schema: Raw<'_>) -> bool {
     let definitions = ["$defs", "definitions"].into_iter().filter_map(|name| schema.get(name));
-    // Definitions that refer to others may refer to themselves, which is not taken.
+    // Definitions with references may be recursive, which is not supported.
     let refers = definitions.into_iter().any(|definitions| definitions.text().contains("\"$ref\""));
     super::has_object_root(schema) && !refers && takes_part(schema)
 }

@@ -1,8 +1,8 @@
-//! Whether a value follows a part of a schema, as `jsonschema` sees it. Regular expressions count as matched: what has to
-//! match one is a guess here anyway.
+//! Checks values against a part of a schema, with `jsonschema`. Regular expressions always match, because values for
+//! them are guesses.
 //!
-//! Work is bounded. A few references to references can stand for more work than there is time, so that a part's cost is
-//! measured before it is compiled, and every check is paid for.
+//! Work is bounded: a few nested references can cause exponential work, so the cost of a part is computed before it is
+//! compiled, and every check is counted.
 
 use std::{
     cell::{Cell, RefCell},
@@ -15,35 +15,35 @@ use jsonschema::{Keyword, PatternOptions, Registry, ValidationError, Validator};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
-/// Where `jsonschema` knows the whole schema. Nothing is fetched from there.
+/// The address of the whole schema for `jsonschema`. Nothing is fetched from it.
 const ROOT: &str = "urn:amalgam:schema";
-/// What is encoded in a JSON Pointer that is part of an address.
+/// Characters to encode in a JSON Pointer inside an address.
 const POINTER: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'~');
-/// Objects of a schema with its references followed, beyond which it is not checked.
+/// The maximum number of objects in a schema with its references resolved; a larger one is not checked.
 const MOST_PARTS: usize = 2_000;
-/// Looks at one value by one part of a schema, in all checks together.
+/// The maximum number of checks of one value against one part, in all checks together.
 const MOST_LOOKS: usize = 2_000_000;
-/// Ways in which a schema that meets itself may look at one value.
+/// The maximum number of paths on which a recursive schema may check one value.
 const MOST_WAYS: usize = 100_000;
-/// Regular expressions that tell which properties are additional ones, and what each may take.
+/// The maximum number of regular expressions that determine additional properties, and the maximum size of each.
 const MOST_PATTERNS: usize = 64;
 const PATTERN_BYTES: usize = 64 * 1024;
 
-/// Keywords whose schemas are about the same value.
+/// Keywords whose schemas apply to the same value.
 const SAME_VALUE: [&str; 9] =
     ["allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"];
-/// Keywords that hold values, or schemas that only a reference leads to.
+/// Keywords that hold values, or schemas that only a reference applies.
 const NOT_ASKED: [&str; 6] = ["enum", "const", "default", "examples", "$defs", "definitions"];
 
-/// An object of the schema, by where it is in memory.
+/// An object of the schema, by its memory address.
 type Address = *const Map<String, Value>;
 
 /// Checks values against parts of one schema, within bounded work.
 pub(super) struct Checker<'a> {
     root: &'a Value,
-    /// None where the schema cannot be read as one.
+    /// `None` if the schema is invalid.
     registry: Option<Registry<'a>>,
-    /// Where each object of the schema is in it.
+    /// The JSON Pointer of each object of the schema.
     pointers: HashMap<Address, String>,
     parts: RefCell<HashMap<Address, Option<Rc<Part>>>>,
     looks: Cell<usize>,
@@ -63,12 +63,12 @@ impl<'a> Checker<'a> {
         Self { root, registry, pointers, parts: RefCell::default(), looks: Cell::new(MOST_LOOKS) }
     }
 
-    /// What a reference inside the same document points to.
+    /// The target of a reference inside the document.
     pub(super) fn target(&self, reference: &str) -> Option<&'a Value> {
         self.root.pointer(&percent_decode_str(reference.strip_prefix('#')?).decode_utf8().ok()?)
     }
 
-    /// Whether `value` follows `schema`. What cannot be decided counts as yes.
+    /// Whether `value` follows `schema`. If that cannot be decided, it counts as valid.
     pub(super) fn check(&self, schema: &Value, value: &Value) -> bool {
         match schema {
             Value::Bool(allowed) => *allowed,
@@ -114,7 +114,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// Notes where every object is, as a JSON Pointer.
+/// Records the JSON Pointer of every object.
 fn note_pointers(value: &Value, at: String, pointers: &mut HashMap<Address, String>) {
     match value {
         Value::Object(fields) => {
@@ -132,27 +132,27 @@ fn note_pointers(value: &Value, at: String, pointers: &mut HashMap<Address, Stri
     }
 }
 
-/// What one check of a part may take.
+/// The cost of one check of a part.
 #[derive(Default)]
 struct Cost {
-    /// Its objects, with references followed up to where it meets itself.
+    /// The number of its objects, with references resolved until a recursion.
     parts: usize,
-    /// How often it meets itself.
+    /// The number of recursions.
     returns: usize,
     patterns: usize,
 }
 
 impl Cost {
-    /// Whether a value is flat enough for a schema whose ways multiply with every level.
+    /// Whether a value is flat enough for a recursive schema, whose paths multiply with every level.
     fn allows(&self, value: &Value) -> bool {
         self.returns < 2 || depth(value) <= MOST_WAYS.ilog(self.returns)
     }
 }
 
-/// Goes through a part as a validator does.
+/// Visits a part in the order of a validator.
 struct Walk<'c, 'a> {
     checker: &'c Checker<'a>,
-    /// The objects that lead here, with the level of the value that each is about.
+    /// The objects that lead to the current one, with the level of the value that each applies to.
     under_way: Vec<(Address, usize)>,
     cost: Cost,
 }
@@ -166,7 +166,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// None for a part that takes too much, or that refers to itself without end.
+    /// `None` for a part that costs too much, or that refers to itself without end.
     fn map(&mut self, part: &Map<String, Value>, level: usize) -> Option<()> {
         self.cost.parts += 1;
         if self.cost.parts > MOST_PARTS {
@@ -194,7 +194,7 @@ impl Walk<'_, '_> {
     }
 }
 
-/// Takes the place of keywords with regular expressions.
+/// Replaces keywords with regular expressions.
 struct Matched;
 
 impl<'i> Keyword<'i> for Matched {
@@ -207,7 +207,7 @@ impl<'i> Keyword<'i> for Matched {
     }
 }
 
-/// The values in a value, itself among them.
+/// The number of values in a value, including itself.
 fn size(value: &Value) -> usize {
     1 + match value {
         Value::Object(fields) => fields.values().map(size).sum(),

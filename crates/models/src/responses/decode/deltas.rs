@@ -1,4 +1,4 @@
-//! Text, reasoning and arguments, from deltas or from the events that end them.
+//! Handles text, reasoning and arguments, from deltas or from the events that end them.
 
 use amalgam_core::{CallKind, ModelError, ModelEvent};
 use amalgam_protocol::{Event, EventKind, Frame, Json, Literal, Raw};
@@ -16,8 +16,8 @@ impl Decoder {
         let whole = &frame.data;
         let Some(delta) = event.delta.filter(|delta| !delta.is_empty()) else { return };
         let logprobs = self.logprobs(event.raw, whole);
-        let item = self.voiced(kind, event);
-        item.say(kind, event.part_index, Literal::within(whole, delta), logprobs, events);
+        let item = self.text_item(kind, event);
+        item.push_text(kind, event.part_index, Literal::within(whole, delta), logprobs, events);
         let key = item.key;
         self.last = match self.answer_context.wants_logprobs {
             true => None,
@@ -28,7 +28,7 @@ impl Decoder {
     }
 
     /// The message or reasoning item that an event belongs to.
-    pub(super) fn voiced(&mut self, kind: DeltaKind, event: &Event<'_>) -> &mut OpenItem {
+    pub(super) fn text_item(&mut self, kind: DeltaKind, event: &Event<'_>) -> &mut OpenItem {
         match kind {
             DeltaKind::Text | DeltaKind::Refusal => {
                 self.item(event, Kind::is_message, || Kind::Message(Default::default()))
@@ -37,18 +37,18 @@ impl Decoder {
         }
     }
 
-    /// Another piece like the last one; false if this is anything else.
+    /// Handles a delta with the same template as the last one; `false` if it is anything else.
     pub(super) fn repeat(&mut self, frame: &Frame, events: &mut Vec<ModelEvent>) -> bool {
         let Some(last) = &self.last else { return false };
         let Some(item) = self.open.iter_mut().find(|item| item.key == last.key) else { return false };
         let Some(delta) = last.template.fill(frame) else { return false };
         if !delta.is_empty() {
-            item.say(last.kind, last.part, delta, None, events);
+            item.push_text(last.kind, last.part, delta, None, events);
         }
         true
     }
 
-    /// Only where the client asked for them: the walk costs more than the rest of a delta.
+    /// Only if the client asked for them: reading them costs more than the rest of a delta.
     pub(super) fn logprobs(&self, raw: Raw<'_>, whole: &Bytes) -> Option<Json> {
         if !self.answer_context.wants_logprobs {
             return None;
@@ -67,7 +67,7 @@ impl Decoder {
     ) -> Result<(), ModelError> {
         let Some(full) = event.raw.get(field).and_then(Raw::as_str) else { return Ok(()) };
         let logprobs = self.logprobs(event.raw, whole);
-        let item = self.voiced(kind, event);
+        let item = self.text_item(kind, event);
         let settled = item.complete(kind, event.part_index, full, logprobs, whole, events);
         self.settle(settled)
     }

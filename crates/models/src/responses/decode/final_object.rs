@@ -10,13 +10,13 @@ use bytes::Bytes;
 
 use super::super::open::{Kind, OpenItem, same_words};
 
-/// An item that events announced: enough to recognise it.
+/// An item that events announced, as far as needed to recognise it.
 #[derive(Debug)]
 pub(super) struct SeenItem {
     index: Option<u64>,
     id: Option<String>,
     kind: Discriminant<Kind>,
-    /// The content of a message that is over.
+    /// The content of a finished message.
     content: Option<Json>,
 }
 
@@ -25,7 +25,7 @@ impl SeenItem {
         Self { index: open.index, id: open.id.clone(), kind: discriminant(&open.kind), content: None }
     }
 
-    /// An item that is over: its end may say more of it than its beginning. `whole` is the text that it was read from.
+    /// A finished item; its end may contain more than its beginning. `whole` is the text that it was read from.
     pub(super) fn ended(open: &OpenItem, index: Option<u64>, item: Raw<'_>, whole: &Bytes) -> Self {
         let id = item.get_str("id").map(|id| id.into_owned());
         let content = item.get("content").filter(|_| open.kind.is_message());
@@ -37,16 +37,16 @@ impl SeenItem {
         }
     }
 
-    /// Whether the final object tells another text of a message than was told at its end.
+    /// Whether the final object contains another text of a message than its end.
     pub(super) fn is_contradicted_by(&self, item: Raw<'_>) -> bool {
-        let (Some(told), Some(content)) = (&self.content, item.get("content")) else { return false };
-        // The usual case needs no look at the texts.
-        if told.raw().text() == content.text() {
+        let (Some(known), Some(content)) = (&self.content, item.get("content")) else { return false };
+        // The usual case: no texts need to be compared.
+        if known.raw().text() == content.text() {
             return false;
         }
         let content = text_of(content);
-        // An end that repeats nothing says nothing.
-        !content.is_empty() && !same_words(&text_of(told.raw()), &content)
+        // Some upstreams repeat nothing in the final object.
+        !content.is_empty() && !same_words(&text_of(known.raw()), &content)
     }
 }
 
@@ -57,10 +57,10 @@ fn text_of(content: Raw<'_>) -> String {
     }
 }
 
-/// For every item that was seen its place in the final object: by id, else by place. Some servers have neither, or make
-/// ids anew for the final object; what is left over of one kind is then taken for the same, in its order: an item that is
-/// told twice is worse than one that is not told.
-pub(super) fn find_again(seen: &[SeenItem], output: &[Raw<'_>]) -> Vec<Option<usize>> {
+/// Finds every known item in the final object: by id, otherwise by index. Some servers have neither, or assign new ids
+/// in the final object; then remaining items of one kind are matched in order, because a duplicated item is worse than
+/// a missing one.
+pub(super) fn match_items(seen: &[SeenItem], output: &[Raw<'_>]) -> Vec<Option<usize>> {
     if seen.is_empty() {
         return Vec::new();
     }

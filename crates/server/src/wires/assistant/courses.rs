@@ -1,23 +1,15 @@
 //! `GET /api/v2/course-recommendations/`: the catalogue, searched and paged.
 
-use std::sync::Arc;
-
-use amalgam_core::{Scope, assistant::recommendation::CourseQuery};
+use amalgam_assistant::recommendation::CourseQuery;
 use amalgam_protocol::Writer;
-use axum::{Extension, extract::State, response::Response};
+use axum::response::Response;
 
 use super::error::AssistantError;
-use crate::{
-    app::App,
-    wires::{answer, query::Query},
-};
+use crate::wires::answer;
+use crate::wires::call::Call;
 
-/// One page of what was found. RNCC-38
-pub(super) async fn recommend(
-    State(app): State<Arc<App>>,
-    Extension(scope): Extension<Scope>,
-    query: Query,
-) -> Result<Response, AssistantError> {
+/// One page of the results. RNCC-38
+pub(super) async fn recommend(Call { app, scope, query, .. }: Call) -> Result<Response, AssistantError> {
     let wanted =
         CourseQuery::new(query.get("q").unwrap_or_default(), query.number("page")?, query.number("page_size")?);
     let found = app.store.search_courses(&scope, &wanted.words(), wanted.offset(), wanted.limit()).await?;

@@ -1,4 +1,4 @@
-//! Faults in the shape of this door: a map of fields, or `{"detail": text}`.
+//! Faults in the format of this wire: a map of fields, or `{"detail": text}`.
 
 use amalgam_app::assistant::{DISABLED, RespondError};
 use amalgam_core::{Fault, FaultKind, StoreError};
@@ -8,17 +8,17 @@ use tracing::{error, warn};
 
 use crate::wires::error::{closes, refused, retry_after};
 
-/// What callers are told of everything that goes wrong behind this door. RNCC-18
+/// The message for every failure of the server or an upstream. RNCC-18
 pub(super) const UNAVAILABLE: &str = "AI service is temporarily unavailable.";
 
-/// Something that this door answers with an error.
+/// An error of this wire.
 #[derive(Debug)]
 pub(in crate::wires) enum AssistantError {
-    /// What is wrong with each field: a JSON object.
+    /// Errors by field: a JSON object.
     Fields(Vec<u8>),
-    /// Anything else.
+    /// Any other fault.
     Fault(Fault),
-    /// A key that is not configured, by the variable that should hold it.
+    /// The upstream's key is not configured; the name of its variable.
     NoKey(String),
     /// The tenant has no assistant.
     Disabled,
@@ -51,21 +51,21 @@ impl From<StoreError> for AssistantError {
 }
 
 impl AssistantError {
-    fn told(&self) -> (u16, Vec<u8>) {
+    fn status_and_body(&self) -> (u16, Vec<u8>) {
         match self {
             Self::Fields(fields) => (400, fields.clone()),
             Self::NoKey(variable) => (503, detail(&format!("{variable} is not configured."))),
             Self::Disabled => (403, detail(DISABLED)),
             Self::Fault(fault) => {
-                let (status, text) = words(fault);
+                let (status, text) = status_and_text(fault);
                 (status, detail(text))
             }
         }
     }
 }
 
-/// What a caller reads of a fault, and with which status. Nothing of what an upstream said comes out here.
-fn words(fault: &Fault) -> (u16, &str) {
+/// The status and the message for a fault. The message contains nothing that an upstream sent.
+fn status_and_text(fault: &Fault) -> (u16, &str) {
     match fault.kind {
         FaultKind::Invalid => (400, &fault.message),
         FaultKind::Unauthenticated => (401, "Authentication credentials were not provided or are not valid."),
@@ -107,7 +107,7 @@ fn detail(text: &str) -> Vec<u8> {
 
 impl IntoResponse for AssistantError {
     fn into_response(self) -> Response {
-        let (status, body) = self.told();
+        let (status, body) = self.status_and_body();
         let Self::Fault(fault) = &self else { return refused(status, body, None, false) };
         match status {
             500 => error!(detail = fault.detail, "request failed: {fault}"),
@@ -126,7 +126,7 @@ mod tests {
     fn what_an_upstream_said_does_not_come_out() {
         // RNCC-18
         let fault = Fault::new(FaultKind::UpstreamRejected, "your prompt is silly").detail("key sk-1");
-        let (status, body) = AssistantError::from(fault).told();
+        let (status, body) = AssistantError::from(fault).status_and_body();
         assert_eq!(
             (status, body.as_slice()),
             (503, br#"{"detail":"AI service is temporarily unavailable."}"#.as_slice())
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_missing_key_is_named_by_its_variable() {
-        let (status, body) = AssistantError::NoKey("OPENAI_API_KEY".to_owned()).told();
+        let (status, body) = AssistantError::NoKey("OPENAI_API_KEY".to_owned()).status_and_body();
         assert_eq!((status, body.as_slice()), (503, br#"{"detail":"OPENAI_API_KEY is not configured."}"#.as_slice()));
     }
 }

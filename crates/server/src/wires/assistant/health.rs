@@ -2,50 +2,51 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
 use amalgam_app::assistant::{Agent, DISABLED, RouteError, is_enabled};
 use amalgam_core::Scope;
 use amalgam_protocol::Writer;
-use axum::{Extension, extract::State, response::Response};
+use axum::response::Response;
 use http::StatusCode;
 use tokio::time::Instant;
 
 use super::error::{AssistantError, UNAVAILABLE};
+use crate::wires::call::Call;
 use crate::{app::App, wires::answer};
 
-/// How long what an upstream said about a model is believed.
-const FRESH: Duration = Duration::from_secs(10);
-/// So many tenants are remembered.
-const REMEMBERED: usize = 1000;
+/// How long the result of a check is used.
+const CACHE_TIME: Duration = Duration::from_secs(10);
+/// The maximum number of cached results.
+const MAX_CACHED: usize = 1000;
 
-/// What an upstream said about a model, and when: the name that it gave, or nothing.
-type Said = (Instant, Option<String>);
+/// The time of a check, and the model's name at the upstream; none if the check failed.
+type CheckResult = (Instant, Option<String>);
 
-/// What upstreams said about the models of tenants lately.
+/// Cached results of model checks, by tenant and model.
 #[derive(Debug, Default)]
-pub(crate) struct Checks(Mutex<HashMap<(i64, String), Said>>);
+pub(crate) struct Checks(Mutex<HashMap<(i64, String), CheckResult>>);
 
 impl Checks {
-    fn known(&self, key: &(i64, String)) -> Option<Option<String>> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(key).filter(|(at, _)| at.elapsed() < FRESH).map(|(_, said)| said.clone())
+    fn cached(&self, key: &(i64, String)) -> Option<Option<String>> {
+        let cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cached.get(key).filter(|(at, _)| at.elapsed() < CACHE_TIME).map(|(_, model_id)| model_id.clone())
     }
 
-    fn remember(&self, key: (i64, String), said: Option<String>) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= REMEMBERED {
-            known.retain(|_, (at, _)| at.elapsed() < FRESH);
+    fn remember(&self, key: (i64, String), model_id: Option<String>) {
+        let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if cached.len() >= MAX_CACHED {
+            cached.retain(|_, (at, _)| at.elapsed() < CACHE_TIME);
         }
-        if known.len() < REMEMBERED {
-            known.insert(key, (Instant::now(), said));
+        if cached.len() < MAX_CACHED {
+            cached.insert(key, (Instant::now(), model_id));
         }
     }
 }
 
-/// How it stands.
+/// The health of an assistant.
 struct Health {
     checked: bool,
     enabled: bool,
@@ -53,13 +54,10 @@ struct Health {
     error: Option<String>,
 }
 
-/// Tells how the caller's assistant stands. RNCC-21, RNCC-22
-pub(super) async fn health(
-    State(app): State<Arc<App>>,
-    Extension(scope): Extension<Scope>,
-) -> Result<Response, AssistantError> {
+/// Reports the health of the caller's assistant. RNCC-21, RNCC-22
+pub(super) async fn health(Call { app, scope, .. }: Call) -> Result<Response, AssistantError> {
     let agent = Agent::of(&app, &scope, None).await?;
-    let health = look(&app, &scope, &agent).await?;
+    let health = check_health(&app, &scope, &agent).await?;
     let prompt = agent.prompt(None);
     let ok = health.error.is_none();
     let mut writer = Writer::default();
@@ -87,7 +85,7 @@ pub(super) async fn health(
     Ok(response)
 }
 
-async fn look(app: &App, scope: &Scope, agent: &Agent) -> Result<Health, AssistantError> {
+async fn check_health(app: &App, scope: &Scope, agent: &Agent) -> Result<Health, AssistantError> {
     let enabled = is_enabled(app, scope).await?;
     let unchecked = |error: String| Health { checked: false, enabled, model_id: None, error: Some(error) };
     if !enabled {
@@ -103,19 +101,19 @@ async fn look(app: &App, scope: &Scope, agent: &Agent) -> Result<Health, Assista
     };
     let Some(candidate) = route.candidates.first() else { return Ok(unchecked(UNAVAILABLE.to_owned())) };
     let key = (scope.tenant_id(), format!("{}/{}", candidate.upstream, candidate.name));
-    let said = match app.checks.known(&key) {
-        Some(said) => said,
+    let model_id = match app.checks.cached(&key) {
+        Some(model_id) => model_id,
         None => {
-            let said = identify(candidate).await;
-            app.checks.remember(key, said.clone());
-            said
+            let model_id = identify(candidate).await;
+            app.checks.remember(key, model_id.clone());
+            model_id
         }
     };
-    let error = said.is_none().then(|| UNAVAILABLE.to_owned());
-    Ok(Health { checked: true, enabled, model_id: said, error })
+    let error = model_id.is_none().then(|| UNAVAILABLE.to_owned());
+    Ok(Health { checked: true, enabled, model_id, error })
 }
 
-/// What the upstream calls the model; nothing when it cannot be asked or has none. The log knows why.
+/// The model's name at the upstream; none if the upstream fails or has no such model. The reason is logged.
 async fn identify(candidate: &amalgam_core::Candidate) -> Option<String> {
     match candidate.model.identify(&candidate.name).await {
         Ok(id) => Some(id),

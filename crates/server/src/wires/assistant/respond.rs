@@ -1,43 +1,36 @@
-//! `POST /api/v2/ai-agent/respond/`: a user's message, and the answer of the assistant.
+//! `POST /api/v2/ai-agent/respond/`: a user's message, and the assistant's answer.
 
 use std::sync::Arc;
 
 use amalgam_app::{
     assistant::{AssistantTurn, MessageIds, RespondError, answer_body, is_enabled},
-    idempotency::{self, Claimed, FirstRequest},
+    idempotency::{self, ClaimOutcome, FirstRequest},
     turns::{self, HeadDue, ReplyBody, ReplyHead, TurnReply, head_or_start},
 };
 use amalgam_core::{Fault, FaultKind, Scope};
-use amalgam_engine::{Announcement, EarlyEvents, look};
+use amalgam_engine::{Announcement, EarlyEvents, read_tail};
 use amalgam_protocol::{EventBatch, Json, Raw, Status};
-use axum::{
-    Extension,
-    extract::{Path, Request, State, rejection::PathRejection},
-    response::Response,
-};
+use axum::{extract::Request, response::Response};
 use bytes::Bytes;
 use futures_core::Stream;
 use http::HeaderMap;
 use tokio::time::Instant;
 
 use super::{error::AssistantError, stream};
+use crate::wires::call::Call;
 use crate::{
     app::App,
     body::read_json,
     wires::{
         answer,
         headers::idempotency_key,
-        query::{EVENT_STREAM, Query, accepts, last_event},
+        query::{EVENT_STREAM, accepts, last_event},
         reply::{self, event_stream, with_head},
     },
 };
 
 /// Answers a message. RNCC-19: authentication, permission, fields, model, and then the turn.
-pub(super) async fn respond(
-    State(app): State<Arc<App>>,
-    Extension(scope): Extension<Scope>,
-    request: Request,
-) -> Result<Response, AssistantError> {
+pub(super) async fn respond(Call { app, scope, .. }: Call, request: Request) -> Result<Response, AssistantError> {
     if !is_enabled(&app, &scope).await? {
         return Err(AssistantError::Disabled);
     }
@@ -50,12 +43,12 @@ pub(super) async fn respond(
         }
         let turn = AssistantTurn::begin(&app.app, &scope, document.raw(), None).await?;
         let head = ReplyHead::of(&turn.run);
-        return Ok(with_head(&head, answer::json(turn.finish(&app, &scope).await?)));
+        return Ok(with_head(&head, answer::json(turn.finish().await?)));
     };
     let claimed = idempotency::claim(&app.app, &scope, "POST /api/v2/ai-agent/respond", key, &body).await?;
     let first = match claimed {
-        Claimed::Replayed(replayed) => return replay(&app, &scope, replayed, streamed).await,
-        Claimed::First(first) => first,
+        ClaimOutcome::Replayed(replayed) => return replay(&app, &scope, replayed, streamed).await,
+        ClaimOutcome::First(first) => first,
     };
     let document = match parse(&body) {
         Ok(document) => document,
@@ -71,7 +64,7 @@ pub(super) async fn respond(
     let work = async move {
         let (app, scope) = working;
         let turn = AssistantTurn::begin(&app.app, &scope, document.raw(), None).await?;
-        Ok::<_, RespondError>(Bytes::from(turn.finish(&app, &scope).await?))
+        Ok::<_, RespondError>(Bytes::from(turn.finish().await?))
     };
     let body = first.run(work).await?;
     named(&app, &scope, body).await
@@ -82,7 +75,7 @@ fn parse(body: &Bytes) -> Result<Json, Fault> {
         .map_err(|error| Fault::new(FaultKind::Invalid, format!("JSON parse error - {error}")).code("invalid_json"))
 }
 
-/// The reply to a request that was sent before.
+/// The reply to a retry.
 async fn replay(app: &App, scope: &Scope, replayed: TurnReply, streamed: bool) -> Result<Response, AssistantError> {
     let response = match replayed.body {
         ReplyBody::Stored { status: 200, body, .. } => {
@@ -92,19 +85,19 @@ async fn replay(app: &App, scope: &Scope, replayed: TurnReply, streamed: bool) -
                 false => with_head(&head, answer::json(body)),
             }
         }
-        // Only whole answers are stored under the keys of this wire.
+        // The keys of this wire store only whole answers.
         _ => return Err(Fault::internal("the stored reply of an assistant is not an answer").into()),
     };
     Ok(reply::replayed(response))
 }
 
-/// A whole answer, with the id of its response in its head.
+/// A whole answer, with the id of its response in a header.
 async fn named(app: &App, scope: &Scope, body: Bytes) -> Result<Response, AssistantError> {
     let head = response_head(app, scope, &body).await?;
     Ok(with_head(&head, answer::json(body)))
 }
 
-/// Names the response of a whole answer. The claim of an idempotency key has another id.
+/// The header values for a whole answer: the claim of an idempotency key has another id.
 async fn response_head(app: &App, scope: &Scope, body: &Bytes) -> Result<ReplyHead, Fault> {
     let answered = Raw::parse(body).ok().and_then(|answer| answer.get_str("response_id").map(|id| id.into_owned()));
     let response_id = match &answered {
@@ -116,36 +109,33 @@ async fn response_head(app: &App, scope: &Scope, body: &Bytes) -> Result<ReplyHe
 
 /// Resumes the stream of an answer. P6
 pub(super) async fn resume(
-    State(app): State<Arc<App>>,
-    Extension(scope): Extension<Scope>,
-    id: Result<Path<String>, PathRejection>,
+    Call { app, scope, path, query }: Call,
     headers: HeaderMap,
-    query: Query,
 ) -> Result<Response, AssistantError> {
     let not_found = || Fault::new(FaultKind::NotFound, "Not found.");
-    let Ok(Path(id)) = id else { return Err(not_found().into()) };
+    let id = path.id("Response").map_err(|_| not_found())?;
     let after = query.number("starting_after")?.or_else(|| last_event(&headers));
-    // From the beginning: the names of calls are in their first events.
-    let tail = match look(&*app.store, &scope, &id, None).await? {
+    // From the beginning: the first events of calls have their names.
+    let tail = match read_tail(&*app.store, &scope, &id, None).await? {
         Some(tail) => tail,
-        // `response_id` of an answer is the id that the model's server gave it.
+        // The `response_id` of an answer is the upstream's id.
         None => {
             let id = app.store.response_of_answer(&scope, &id).await?.ok_or_else(not_found)?;
-            look(&*app.store, &scope, &id, None).await?.ok_or_else(not_found)?
+            read_tail(&*app.store, &scope, &id, None).await?.ok_or_else(not_found)?
         }
     };
     let messages = messages_of(&tail.response.settings)?.ok_or_else(not_found)?;
     let head = ReplyHead::named(&tail.response.id);
     let ended = matches!(tail.response.status.status, Status::Completed | Status::Incomplete);
     if ended && (!tail.response.streamed || tail.last.is_none()) {
-        // Without events there is the end alone.
+        // Without stored events only the end is sent.
         return Ok(with_head(&head, stream::at_once(&answer_body(&app, &scope, messages).await?)));
     }
     let frames = turns::follow(&app, &scope, tail, None);
     Ok(with_head(&head, event_stream(stream::events(app, scope, frames, messages, after))))
 }
 
-/// The answer as it comes. Under an idempotency key the turn goes on when its caller leaves.
+/// A streamed answer. With an idempotency key the turn continues when its caller disconnects.
 async fn stream_of(
     app: Arc<App>,
     scope: Scope,
@@ -196,12 +186,12 @@ fn streamed(
     match first {
         None => event_stream(events),
         Some(first) => event_stream(
-            first.pass_on(events, async move { answer_body(&app, &scope, messages).await.ok().map(Bytes::from) }),
+            first.forward(events, async move { answer_body(&app, &scope, messages).await.ok().map(Bytes::from) }),
         ),
     }
 }
 
-/// The messages of a turn, from what its response repeats of its request.
+/// The ids of a turn's messages, from the settings of its response.
 fn messages_of(settings: &Bytes) -> Result<Option<MessageIds>, Fault> {
     let settings = Bytes::from([b"{".as_slice(), settings, b"}"].concat());
     let settings = Raw::parse(&settings).map_err(Fault::internal)?;

@@ -1,31 +1,19 @@
-//! `GET /api/v2/ai-agent/sessions/…`: a user's own threads, so that a front end can show them again.
+//! `GET /api/v2/ai-agent/sessions/…`: a user's own threads, for display in a front end.
 
-use std::sync::Arc;
-
-use amalgam_core::{Fault, FaultKind, Scope};
+use amalgam_core::{Fault, FaultKind};
 use amalgam_protocol::Writer;
-use axum::{
-    Extension,
-    extract::{Path, State, rejection::PathRejection},
-    response::Response,
-};
+use axum::response::Response;
 
 use super::error::AssistantError;
-use crate::{
-    app::App,
-    wires::{answer, query::Query},
-};
+use crate::wires::call::Call;
+use crate::wires::{answer, query::Query};
 
 /// The default page size, and the largest one.
-const USUAL: u64 = 20;
-const LARGEST: u64 = 100;
+const DEFAULT_LIMIT: u64 = 20;
+const MAX_LIMIT: u64 = 100;
 
 /// The caller's threads, the newest first.
-pub(super) async fn list(
-    State(app): State<Arc<App>>,
-    Extension(scope): Extension<Scope>,
-    query: Query,
-) -> Result<Response, AssistantError> {
+pub(super) async fn list(Call { app, scope, query, .. }: Call) -> Result<Response, AssistantError> {
     let Page { after, limit } = Page::read(&query)?;
     let mut sessions = app.store.sessions(&scope, after, limit + 1).await?;
     let more = sessions.len() > limit;
@@ -48,15 +36,10 @@ pub(super) async fn list(
     }))
 }
 
-/// The messages of one of them, the newest first.
-pub(super) async fn messages(
-    State(app): State<Arc<App>>,
-    Extension(scope): Extension<Scope>,
-    id: Result<Path<String>, PathRejection>,
-    query: Query,
-) -> Result<Response, AssistantError> {
+/// The messages of a thread, the newest first.
+pub(super) async fn messages(Call { app, scope, path, query }: Call) -> Result<Response, AssistantError> {
     let not_found = || Fault::new(FaultKind::NotFound, "Not found.");
-    let id = id.ok().and_then(|Path(id)| id.parse().ok()).ok_or_else(not_found)?;
+    let id = path.text(0).parse().map_err(|_| not_found())?;
     let Page { after, limit } = Page::read(&query)?;
     let mut messages = app.store.messages(&scope, id, after, limit + 1).await?.ok_or_else(not_found)?;
     let more = messages.len() > limit;
@@ -82,16 +65,16 @@ struct Page {
 impl Page {
     fn read(query: &Query) -> Result<Self, Fault> {
         let limit = match query.number("limit")? {
-            None => USUAL,
-            Some(limit @ 1..=LARGEST) => limit,
-            Some(_) => return Err(Fault::invalid("limit", format!("limit must be between 1 and {LARGEST}."))),
+            None => DEFAULT_LIMIT,
+            Some(limit @ 1..=MAX_LIMIT) => limit,
+            Some(_) => return Err(Fault::invalid("limit", format!("limit must be between 1 and {MAX_LIMIT}."))),
         };
         let after = query.number("after")?.map(|after| i64::try_from(after).unwrap_or(i64::MAX));
         Ok(Self { after, limit: limit as usize })
     }
 }
 
-/// `next` is what to give as `after` for the page behind this one.
+/// `next` is the value of `after` for the next page.
 fn page(next: Option<i64>, results: impl FnOnce(&mut Writer)) -> Response {
     let mut writer = Writer::default();
     writer.object(|writer| {

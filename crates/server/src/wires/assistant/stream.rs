@@ -1,4 +1,4 @@
-//! An answer as it comes: `message.delta`, `tool_call`, `tool_result`, and `done` with the body of the whole answer.
+//! A streamed answer: `message.delta`, `tool_call`, `tool_result`, and `done` with the body of the whole answer.
 //!
 //! Rendered from the events of the turn's response, so that a stream can be resumed like any other.
 
@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// The events of a response as events of this wire. Those up to `after` are left out.
+/// Renders the events of a response as events of this wire, except those up to `after`.
 pub(super) fn events(
     app: Arc<App>,
     scope: Scope,
@@ -32,7 +32,7 @@ pub(super) fn events(
     rendered(events, Renderer { app, scope, messages, after, calls: HashMap::new() })
 }
 
-/// An answer that was given before, as a stream of its end alone.
+/// A stored answer as a stream with only its last event.
 pub(super) fn at_once(body: &[u8]) -> Response {
     let frame = [b"event: done\ndata: ".as_slice(), body, b"\n\n"].concat();
     event_stream(stream::iter([Bytes::from(frame)]))
@@ -43,7 +43,7 @@ struct Renderer {
     scope: Scope,
     messages: MessageIds,
     after: Option<u64>,
-    /// Calls that run: the model's id and the tool's name by the item.
+    /// Running calls: the model's call id and the tool's name by item id.
     calls: HashMap<String, (String, String)>,
 }
 
@@ -101,7 +101,7 @@ impl Renderer {
     }
 }
 
-/// The body of the whole answer. It is in the store: the response's own end came after that.
+/// The body of the whole answer. It is stored before the response's last event.
 async fn done(app: Arc<App>, scope: Scope, messages: MessageIds, sequence: u64) -> Vec<u8> {
     match answer_body(&app, &scope, messages).await {
         Ok(body) => {

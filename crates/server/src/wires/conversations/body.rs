@@ -1,4 +1,4 @@
-//! Bodies of this wire: read, parsed and bounded as those of `POST /v1/responses`.
+//! Request bodies of this wire: read, parsed and limited like those of `POST /v1/responses`.
 
 use amalgam_app::turns::{self, Tally};
 use amalgam_core::Fault;
@@ -8,15 +8,15 @@ use bytes::Bytes;
 
 use crate::{app::App, body::read_json};
 
-/// The most items that one request adds.
-pub(super) const MOST_ITEMS: usize = 20;
+/// The maximum number of items per request.
+pub(super) const MAX_ITEMS: usize = 20;
 
-/// Reads the body whole.
+/// Reads the body.
 pub(super) async fn read(app: &App, request: Request) -> Result<Bytes, Fault> {
     Ok(read_json(request, app.whole_body(), &app.memory).await?.1)
 }
 
-/// Checks that the body is JSON; an empty one says nothing, like an empty object.
+/// Checks that the body is JSON; an empty body means an empty object.
 pub(super) fn parse(app: &App, body: &Bytes) -> Result<Json, Fault> {
     match body.is_empty() {
         true => Ok(Json::from(Raw::EMPTY_OBJECT)),
@@ -24,9 +24,9 @@ pub(super) fn parse(app: &App, body: &Bytes) -> Result<Json, Fault> {
     }
 }
 
-/// Checks how many items there are, how long their texts are and how large everything is together.
+/// Checks the number of items, the length of their texts and the total size.
 pub(super) fn check_items(app: &App, items: &[Item<'_>], body: Raw<'_>, body_bytes: usize) -> Result<(), Fault> {
     let mut tally = Tally::default();
-    turns::check_items(items, "items", MOST_ITEMS, body.get("items"), &mut tally, &app.limits)?;
+    turns::check_items(items, "items", MAX_ITEMS, body.get("items"), &mut tally, &app.limits)?;
     turns::check_size(&tally, body_bytes, &app.limits)
 }

@@ -1,57 +1,51 @@
-//! `/v1/conversations/{id}/items`: added, listed, shown and forgotten.
+//! `/v1/conversations/{id}/items`: adds, lists, shows and deletes items.
 
-use std::{collections::HashSet, sync::Arc};
+use std::collections::HashSet;
 
 use amalgam_core::{
     Fault, Ids, Scope, file_search, number_item,
-    store::{Added, Listing, NewItem},
+    store::{AppendOutcome, Listing, NewItem},
 };
 use amalgam_protocol::{AddItems, Item, ItemKind, Raw, Writer, item_path};
-use axum::{
-    Extension,
-    extract::{Path, Request, State, rejection::PathRejection},
-    response::Response,
-};
+use axum::{extract::Request, response::Response};
 
-use super::{CONVERSATION, body, expect_state, find, told};
+use super::{CONVERSATION, body, conversation_object, expect_state, find};
+use crate::wires::call::Call;
 use crate::{
     app::App,
     wires::{
         WireError, answer,
-        query::{Query, id_of, is_id, missing, no_such_cursor},
+        query::{is_id, missing, no_such_cursor},
     },
 };
 
-/// What a missing item is called.
+/// The resource name in errors about missing items.
 const ITEM: &str = "Item";
 
-/// Adds items at the end, all of them or none.
-pub(super) async fn add(
-    State(app): State<Arc<App>>,
-    Extension(scope): Extension<Scope>,
-    id: Result<Path<String>, PathRejection>,
-    query: Query,
-    request: Request,
-) -> Result<Response, WireError> {
+/// Appends items, all of them or none.
+pub(super) async fn add(Call { app, scope, path, query }: Call, request: Request) -> Result<Response, WireError> {
     let body = body::read(&app, request).await?;
     expect_state(&scope)?;
-    let id = id_of(CONVERSATION, id)?;
+    let id = path.id(CONVERSATION)?;
     let results = query.include()?;
     let document = body::parse(&app, &body)?;
     let raw = document.raw();
-    let asked = AddItems::read(raw).map_err(Fault::from)?;
-    body::check_items(&app, &asked.items, raw, body.len())?;
-    let items = keepable(&app, &scope, &asked.items, raw).await?;
+    let request_body = AddItems::read(raw).map_err(Fault::from)?;
+    body::check_items(&app, &request_body.items, raw, body.len())?;
+    let items = items_to_store(&app, &scope, &request_body.items, raw).await?;
     let added = app.store.add_items(&scope, &id, items.clone()).await?;
     match added.ok_or_else(|| missing(CONVERSATION, &id))? {
-        Added::All => {
+        AppendOutcome::All => {
             let shown: Vec<Raw<'_>> = items.iter().map(|item| item.item.raw()).collect();
             Ok(answer::list(&shown, false, results))
         }
-        Added::Taken(taken) => {
+        AppendOutcome::Taken(taken) => {
             let index = items.iter().position(|item| item.id == taken).unwrap_or_default();
             Err(taken_twice(
-                asked.items.get(index).map_or_else(String::new, |item| item_path("items", raw.get("items"), item.raw)),
+                request_body
+                    .items
+                    .get(index)
+                    .map_or_else(String::new, |item| item_path("items", raw.get("items"), item.raw)),
             )
             .into())
         }
@@ -59,14 +53,9 @@ pub(super) async fn add(
 }
 
 /// One page of the items.
-pub(super) async fn list(
-    State(app): State<Arc<App>>,
-    Extension(scope): Extension<Scope>,
-    id: Result<Path<String>, PathRejection>,
-    query: Query,
-) -> Result<Response, WireError> {
+pub(super) async fn list(Call { app, scope, path, query }: Call) -> Result<Response, WireError> {
     expect_state(&scope)?;
-    let id = id_of(CONVERSATION, id)?;
+    let id = path.id(CONVERSATION)?;
     let results = query.include()?;
     let page = query.page()?;
     let listing = app.store.list_items(&scope, &id, &page).await?;
@@ -80,59 +69,50 @@ pub(super) async fn list(
 }
 
 /// One item.
-pub(super) async fn retrieve(
-    State(app): State<Arc<App>>,
-    Extension(scope): Extension<Scope>,
-    ids: Result<Path<(String, String)>, PathRejection>,
-    query: Query,
-) -> Result<Response, WireError> {
+pub(super) async fn retrieve(Call { app, scope, path, query }: Call) -> Result<Response, WireError> {
     expect_state(&scope)?;
-    let (id, item_id) = both(ids)?;
+    let (id, item_id) = (path.id(CONVERSATION)?, path.id_at(1, ITEM)?);
     let results = query.include()?;
-    let Some(kept) = app.store.conversation_item(&scope, &id, &item_id).await? else {
-        return Err(absent(&app, &scope, &id, &item_id).await.into());
+    let Some(stored) = app.store.conversation_item(&scope, &id, &item_id).await? else {
+        return Err(missing_error(&app, &scope, &id, &item_id).await.into());
     };
-    let item = file_search::shown(kept.item, results);
+    let item = file_search::shown(stored.item, results);
     let mut writer = Writer::with_capacity(item.bytes().len() + 96);
     amalgam_core::write_item(&mut writer, item.raw());
     Ok(answer::json(writer.into_bytes()))
 }
 
-/// Forgets one item, and tells the conversation.
-pub(super) async fn delete(
-    State(app): State<Arc<App>>,
-    Extension(scope): Extension<Scope>,
-    ids: Result<Path<(String, String)>, PathRejection>,
-) -> Result<Response, WireError> {
+/// Deletes an item, and returns the conversation.
+pub(super) async fn delete(Call { app, scope, path, .. }: Call) -> Result<Response, WireError> {
     expect_state(&scope)?;
-    let (id, item_id) = both(ids)?;
+    let (id, item_id) = (path.id(CONVERSATION)?, path.id_at(1, ITEM)?);
     let conversation = find(&app, &scope, &id).await?;
     match app.store.delete_item(&scope, &id, &item_id).await? {
-        Some(true) => Ok(answer::json(told(&conversation))),
+        Some(true) => Ok(answer::json(conversation_object(&conversation))),
         Some(false) => Err(missing(ITEM, &item_id).into()),
         None => Err(missing(CONVERSATION, &id).into()),
     }
 }
 
-/// Items as they are kept: references replaced by what they refer to, every one with an id of its own.
-pub(super) async fn keepable(
+/// The items to store: with references replaced, and each with a new id.
+pub(super) async fn items_to_store(
     app: &App,
     scope: &Scope,
     items: &[Item<'_>],
     body: Raw<'_>,
 ) -> Result<Vec<NewItem>, Fault> {
-    let wanted: Vec<String> = items.iter().filter_map(referred).collect();
-    let found = match wanted.is_empty() {
+    let references: Vec<String> = items.iter().filter_map(reference_id).collect();
+    let found = match references.is_empty() {
         true => Vec::new(),
-        false => app.store.items(scope, &wanted).await?,
+        false => app.store.items(scope, &references).await?,
     };
     let mut found = found.into_iter();
     let mut ids = Ids::Unguessable;
     let mut seen = HashSet::new();
-    let mut kept = Vec::with_capacity(items.len());
+    let mut stored = Vec::with_capacity(items.len());
     for item in items {
         let path = || item_path("items", body.get("items"), item.raw);
-        let new = match referred(item) {
+        let new = match reference_id(item) {
             None => number_item(item, &mut ids),
             Some(id) => match found.next().flatten() {
                 Some(item) => NewItem { id, item },
@@ -149,13 +129,13 @@ pub(super) async fn keepable(
         if !seen.insert(new.id.clone()) {
             return Err(taken_twice(path()));
         }
-        kept.push(new);
+        stored.push(new);
     }
-    Ok(kept)
+    Ok(stored)
 }
 
-/// The id that a reference names. One that nothing can have is asked for as the empty one, which nothing has either.
-fn referred(item: &Item<'_>) -> Option<String> {
+/// The id that a reference names. An invalid id becomes the empty id, which no item has.
+fn reference_id(item: &Item<'_>) -> Option<String> {
     match &item.kind {
         ItemKind::Reference(reference) if is_id(&reference.id) => Some(reference.id.clone().into_owned()),
         ItemKind::Reference(_) => Some(String::new()),
@@ -167,18 +147,10 @@ fn taken_twice(path: String) -> Fault {
     Fault::invalid(format!("{path}.id"), "The conversation has an item of this id already.").code("item_already_exists")
 }
 
-/// Which of the two is not there.
-async fn absent(app: &App, scope: &Scope, id: &str, item_id: &str) -> Fault {
+/// The error for a missing conversation or a missing item.
+async fn missing_error(app: &App, scope: &Scope, id: &str, item_id: &str) -> Fault {
     match find(app, scope, id).await {
         Ok(_) => missing(ITEM, item_id),
         Err(fault) => fault,
     }
-}
-
-fn both(ids: Result<Path<(String, String)>, PathRejection>) -> Result<(String, String), Fault> {
-    let (id, item_id) = match ids {
-        Ok(Path((id, item_id))) => (Ok(Path(id)), Ok(Path(item_id))),
-        Err(_) => return Err(missing(CONVERSATION, "")),
-    };
-    Ok((id_of(CONVERSATION, id)?, id_of(ITEM, item_id)?))
 }

@@ -1,20 +1,18 @@
-//! Refusals in the shape of this door: the envelope of a failed turn, and every fault with its field.
+//! Refusals in the format of this wire: the envelope of a failed turn, and every fault with its field.
 
 use amalgam_app::execute::SubmissionError;
-use amalgam_core::{
-    Fault, StoreError,
-    execute::{
-        envelope::{AgentExecuteResponse, Casing, ExecuteIdentity, RawResponses},
-        request::{FieldFault, RequestFaults},
-        results::Difference,
-    },
+use amalgam_core::{Fault, StoreError};
+use amalgam_execute::{
+    envelope::{AgentExecuteResponse, Casing, ExecuteIdentity, RawResponses},
+    request::{FieldFault, RequestFaults},
+    results::Difference,
 };
 use amalgam_protocol::Writer;
 use axum::response::{IntoResponse, Response};
 
 use crate::wires::error as common;
 
-/// Why a request is not taken. What a turn that was taken failed with is no refusal, but its answer.
+/// Why a request is not accepted. The failure of an accepted turn is not a refusal, but its answer.
 #[derive(Debug)]
 pub(in crate::wires) struct ExecuteError {
     status: u16,
@@ -27,7 +25,7 @@ pub(in crate::wires) struct ExecuteError {
     casing: Casing,
 }
 
-/// One fault, and where it is.
+/// A fault with its field.
 #[derive(Debug)]
 struct FieldError {
     field: String,
@@ -53,7 +51,7 @@ impl ExecuteError {
         Self::new(409, code, message)
     }
 
-    /// One field, for what only the store can know of it.
+    /// An error about one field that only the store can detect.
     pub(super) fn field(field: impl Into<String>, message: impl Into<String>) -> Self {
         let (field, message) = (field.into(), message.into());
         let mut error = Self::new(400, "invalid_request", format!("{field} {message}"));
@@ -61,14 +59,14 @@ impl ExecuteError {
         error
     }
 
-    /// Says whose refusal it is, as far as that is known.
-    pub(super) fn of(mut self, identity: ExecuteIdentity) -> Self {
+    /// Sets the ids of the request, as far as they are known.
+    pub(super) fn with_identity(mut self, identity: ExecuteIdentity) -> Self {
         *self.identity = identity;
         self
     }
 
-    /// Says how names are written.
-    pub(in crate::wires) fn cased(mut self, casing: Casing) -> Self {
+    /// Sets the casing of field names.
+    pub(in crate::wires) fn with_casing(mut self, casing: Casing) -> Self {
         self.casing = casing;
         self
     }
@@ -112,11 +110,11 @@ impl FieldError {
 }
 
 impl From<Vec<Difference>> for ExecuteError {
-    /// The turn goes on waiting: what is told here can be mended and sent again. C-13
+    /// The turn keeps waiting: the client can correct the results and submit them again. C-13
     fn from(differences: Vec<Difference>) -> Self {
-        let told: Vec<String> = differences.iter().map(ToString::to_string).collect();
-        let message = format!("The results are not those that the turn waits for: {}.", told.join("; "));
-        let errors = differences.iter().zip(told).map(|(difference, message)| FieldError {
+        let messages: Vec<String> = differences.iter().map(ToString::to_string).collect();
+        let message = format!("The results are not those that the turn waits for: {}.", messages.join("; "));
+        let errors = differences.iter().zip(messages).map(|(difference, message)| FieldError {
             field: difference.field(),
             code: difference.code().to_owned(),
             message,
@@ -166,7 +164,7 @@ impl IntoResponse for ExecuteError {
     }
 }
 
-/// A name as it may be repeated to its caller.
+/// A name, shortened for an error message.
 fn shown(name: &str) -> String {
     name.chars().take(200).collect()
 }

@@ -1,29 +1,25 @@
-//! `POST /api/agent/execute`: a submission, and its answer in one piece or as it comes.
+//! `POST /api/agent/execute`: a submission, and its answer whole or streamed.
 //!
-//! A submission that is taken runs to its end also when its caller leaves, so that a retry finds it done.
+//! An accepted submission runs to its end even when its caller disconnects, so that a retry finds its answer.
 
 use std::{sync::Arc, time::Duration};
 
 use amalgam_app::{
     execute::{ExecuteAnswer, ExecuteStep, Submission},
-    idempotency::Passed,
+    idempotency::ReceiverStream,
     turns::{self, HeadDue, ReplyHead, head_or_start},
 };
 use amalgam_core::{
     Delivery, Fault, FaultKind, Scope,
-    execute::{
-        envelope::ExecuteIdentity,
-        request::{self, ExecuteRequest},
-    },
     store::{AgentStep, StepState},
 };
-use amalgam_engine::{Announcement, EarlyEvents, look};
-use amalgam_protocol::{EventBatch, Json, Raw};
-use axum::{
-    Extension,
-    extract::{Request, State},
-    response::Response,
+use amalgam_engine::{Announcement, EarlyEvents, read_tail};
+use amalgam_execute::{
+    envelope::ExecuteIdentity,
+    request::{self, ExecuteRequest},
 };
+use amalgam_protocol::{EventBatch, Json, Raw};
+use axum::{extract::Request, response::Response};
 use bytes::Bytes;
 use futures_core::Stream;
 use futures_util::{StreamExt as _, stream};
@@ -35,8 +31,9 @@ use tokio::{
 
 use super::{
     error::ExecuteError,
-    stream::{Format, alone, events},
+    stream::{Format, events, last_event_only},
 };
+use crate::wires::call::Call;
 use crate::{
     app::App,
     body::read_json,
@@ -47,64 +44,60 @@ use crate::{
     },
 };
 
-/// How often a retry asks the store whether its step is done, besides being notified.
-const LOOK_AGAIN: Duration = Duration::from_millis(250);
+/// How often a retry polls the store for the end of its step, besides being notified.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Answers a submission.
-pub(super) async fn execute(
-    State(app): State<Arc<App>>,
-    Extension(scope): Extension<Scope>,
-    request: Request,
-) -> Result<Response, ExecuteError> {
+pub(super) async fn execute(Call { app, scope, .. }: Call, request: Request) -> Result<Response, ExecuteError> {
     let casing = app.execute.casing;
-    answered(&app, &scope, request).await.map_err(|error| error.cased(casing))
+    answered(&app, &scope, request).await.map_err(|error| error.with_casing(casing))
 }
 
 async fn answered(app: &Arc<App>, scope: &Scope, request: Request) -> Result<Response, ExecuteError> {
     let (head, body) = read_json(request, app.whole_body(), &app.memory).await?;
     let accepts = Format::accepted(&head.headers);
-    let (answering, answer) = oneshot::channel();
-    let (working, whose) = (Arc::clone(app), scope.clone());
-    app.engine.outlive(async move { work(&working, &whose, &body, accepts, answering).await });
+    let (answer_sender, answer) = oneshot::channel();
+    let (working, caller) = (Arc::clone(app), scope.clone());
+    app.engine.spawn_detached(async move { work(&working, &caller, &body, accepts, answer_sender).await });
     let answer = answer.await.map_err(|_| Fault::internal("a submission was worked on without an answer"))??;
     match answer {
         Answer::Whole(step, answer) => Ok(named(&step, answer::json(answer.body(app)))),
-        Answer::Alone(step, format, answer) => Ok(named(&step, alone(app, &step, &answer, format))),
-        Answer::Events(step, format, passed) => {
+        Answer::LastEvent(step, format, answer) => Ok(named(&step, last_event_only(app, &step, &answer, format))),
+        Answer::Events(step, format, receiver) => {
             let name = step.clone();
-            Ok(named(&name, format.response(events(app, scope, Passed(passed), step, format, None))))
+            Ok(named(&name, format.response(events(app, scope, ReceiverStream(receiver), step, format, None))))
         }
-        Answer::Known(step, stored, format) => known(app, scope, step, *stored, format, &head.headers).await,
+        Answer::Known(step, stored, format) => answer_retry(app, scope, step, *stored, format, &head.headers).await,
     }
 }
 
-/// A response with the id of its step's response in its head.
+/// A response with the id of its step's response in a header.
 fn named(step: &ExecuteStep, response: Response) -> Response {
     with_head(&ReplyHead::named(&step.response_id), response)
 }
 
-/// What a submission is answered with.
+/// The answer to a submission.
 enum Answer {
     Whole(ExecuteStep, Box<ExecuteAnswer>),
-    /// A stream of nothing but the answer.
-    Alone(ExecuteStep, Format, Box<ExecuteAnswer>),
+    /// A stream with only the last event.
+    LastEvent(ExecuteStep, Format, Box<ExecuteAnswer>),
     Events(ExecuteStep, Format, mpsc::Receiver<EventBatch>),
-    /// It was sent before.
+    /// The submission is a retry.
     Known(ExecuteStep, Box<AgentStep>, Option<Format>),
 }
 
-type Answering = oneshot::Sender<Result<Answer, ExecuteError>>;
+type AnswerSender = oneshot::Sender<Result<Answer, ExecuteError>>;
 
-/// Runs a submission to its end, also when the caller leaves.
-async fn work(app: &Arc<App>, scope: &Scope, body: &Bytes, accepts: Option<Format>, answering: Answering) {
-    let taken = take(app, scope, body, accepts).await;
-    // The receiver is gone when the caller has left.
-    let (submitted, format) = match taken {
-        Err(error) => return drop(answering.send(Err(error))),
+/// Runs a submission to its end, even when the caller disconnects.
+async fn work(app: &Arc<App>, scope: &Scope, body: &Bytes, accepts: Option<Format>, answer_sender: AnswerSender) {
+    let accepted = accept(app, scope, body, accepts).await;
+    // The receiver is dropped when the caller disconnects.
+    let (submitted, format) = match accepted {
+        Err(error) => return drop(answer_sender.send(Err(error))),
         Ok((identity, Submission::Known(stored), format)) => {
             let turn_id = identity.turn_id.as_deref().unwrap_or_default();
             let step = ExecuteStep::stored(&identity.conversation_id, turn_id, &stored);
-            return drop(answering.send(Ok(Answer::Known(step, stored, format))));
+            return drop(answer_sender.send(Ok(Answer::Known(step, stored, format))));
         }
         Ok((_, Submission::New(submitted), format)) => (submitted, format),
     };
@@ -116,41 +109,46 @@ async fn work(app: &Arc<App>, scope: &Scope, body: &Bytes, accepts: Option<Forma
         HeadDue::Started(Ok(run)) => run,
         HeadDue::Due(announced) => {
             let frames = EarlyEvents::new(&app.engine, announced, starting);
-            return pass_on(step, format.unwrap_or(Format::Sse), frames, answering).await;
+            return forward(step, format.unwrap_or(Format::Sse), frames, answer_sender).await;
         }
         HeadDue::Started(Err(fault)) => {
-            let answer = ended(app, scope, &step, Err(fault)).await.map(|answer| match format {
-                Some(format) => Answer::Alone(step, format, answer),
+            let answer = failed(app, scope, &step, fault).await.map(|answer| match format {
+                Some(format) => Answer::LastEvent(step, format, answer),
                 None => Answer::Whole(step, answer),
             });
-            return drop(answering.send(answer));
+            return drop(answer_sender.send(answer));
         }
     };
     let Some(format) = format else {
-        let finished = run.finish().await.map(drop);
-        let ended = ended(app, scope, &step, finished).await;
-        return drop(answering.send(ended.map(|answer| Answer::Whole(step, answer))));
+        let ended = match run.finish().await {
+            Ok(turn) => {
+                let answer = ExecuteAnswer::finished(app, scope, &step, &turn).await;
+                answer.map(Box::new).map_err(|fault| ExecuteError::from(fault).with_identity(step.identity()))
+            }
+            Err(fault) => failed(app, scope, &step, fault).await,
+        };
+        return drop(answer_sender.send(ended.map(|answer| Answer::Whole(step, answer))));
     };
     drop(starting);
-    pass_on(step, format, run.into_events(), answering).await;
+    forward(step, format, run.into_events(), answer_sender).await;
 }
 
-/// Passes events on, and drives the turn to its end also when the caller leaves.
-async fn pass_on(
+/// Forwards events, and drives the turn to its end even when the caller disconnects.
+async fn forward(
     step: ExecuteStep,
     format: Format,
     mut events: impl Stream<Item = EventBatch> + Unpin,
-    answering: Answering,
+    answer_sender: AnswerSender,
 ) {
-    // A caller that reads slowly makes the turn wait; one that has left does not.
-    let (caller, passed) = mpsc::channel(1);
-    let _ = answering.send(Ok(Answer::Events(step, format, passed)));
+    // A slow reader slows the turn down; a disconnected one does not.
+    let (caller, receiver) = mpsc::channel(1);
+    let _ = answer_sender.send(Ok(Answer::Events(step, format, receiver)));
     while let Some(batch) = events.next().await {
         let _ = caller.send(batch).await;
     }
 }
 
-async fn take(
+async fn accept(
     app: &App,
     scope: &Scope,
     body: &Bytes,
@@ -159,25 +157,25 @@ async fn take(
     let document = Json::parse_document(body, app.limits.json_depth).map_err(Fault::from)?;
     let raw = document.raw();
     let identity = identity_of(raw, app.execute.bounds.name_bytes);
-    let taken = async {
+    let accepted = async {
         match request::read(raw, &app.execute.bounds)? {
             ExecuteRequest::UserTurn(turn) => {
                 let streamed = (turn.delivery == Delivery::Stream).then(|| accepts.unwrap_or(Format::Sse));
                 Ok((Submission::user_turn(app, scope, &turn, streamed.is_some()).await?, streamed))
             }
-            // The rest of a turn is sent as its caller accepts it: the contract has no flag for that. C-29
+            // A continuation is streamed if the caller accepts a stream: the contract has no flag for it. C-29
             ExecuteRequest::Continuation(continuation) => {
                 Ok((Submission::continuation(app, scope, &continuation, accepts.is_some()).await?, accepts))
             }
         }
     };
-    match taken.await {
+    match accepted.await {
         Ok((submission, format)) => Ok((identity, submission, format)),
-        Err::<_, ExecuteError>(error) => Err(error.of(known_identity(app, scope, identity).await)),
+        Err::<_, ExecuteError>(error) => Err(error.with_identity(known_identity(app, scope, identity).await)),
     }
 }
 
-/// The same with what its session knows, if it is one of the caller's. R004-03
+/// The identity with the ids of its session, if it is one of the caller's. R004-03
 async fn known_identity(app: &App, scope: &Scope, identity: ExecuteIdentity) -> ExecuteIdentity {
     match is_id(&identity.conversation_id) {
         true => match app.store.agent_session(scope, &identity.conversation_id).await {
@@ -188,11 +186,11 @@ async fn known_identity(app: &App, scope: &Scope, identity: ExecuteIdentity) -> 
     }
 }
 
-/// Whose request it says it is, for the answer to one that is not taken.
+/// The ids that the request names, for the answer to a refused request.
 fn identity_of(raw: Raw<'_>, longest: usize) -> ExecuteIdentity {
     let text = |pascal: &str, camel: &str| {
         let text = raw.get_str(pascal).or_else(|| raw.get_str(camel))?;
-        // What can be no name is not repeated.
+        // Text that is too long for an id is not repeated.
         Some(text.into_owned()).filter(|text| text.len() <= longest)
     };
     ExecuteIdentity {
@@ -202,24 +200,22 @@ fn identity_of(raw: Raw<'_>, longest: usize) -> ExecuteIdentity {
     }
 }
 
-/// The answer to a step that has ended.
-async fn ended(
+/// The answer to a step whose turn failed: from the store, if the turn had started.
+async fn failed(
     app: &App,
     scope: &Scope,
     step: &ExecuteStep,
-    finished: Result<(), Fault>,
+    fault: Fault,
 ) -> Result<Box<ExecuteAnswer>, ExecuteError> {
-    let answer = match (ExecuteAnswer::of(app, scope, step).await, finished) {
-        (Ok(Some(answer)), _) => Ok(answer),
-        (Ok(None), Ok(())) => Err(Fault::internal("an answer is not in the store")),
-        (Err(fault), Ok(())) => Err(fault),
-        (_, Err(fault)) => ExecuteAnswer::to_failed_start(step, fault),
+    let answer = match ExecuteAnswer::of(app, scope, step).await {
+        Ok(Some(answer)) => Ok(answer),
+        Ok(None) | Err(_) => ExecuteAnswer::to_failed_start(step, fault),
     };
-    answer.map(Box::new).map_err(|fault| ExecuteError::from(fault).of(step.identity()))
+    answer.map(Box::new).map_err(|fault| ExecuteError::from(fault).with_identity(step.identity()))
 }
 
-/// Answers a retry: from what is stored, or as soon as something is.
-async fn known(
+/// Answers a retry from the store, as soon as the answer is there.
+async fn answer_retry(
     app: &Arc<App>,
     scope: &Scope,
     step: ExecuteStep,
@@ -232,16 +228,16 @@ async fn known(
     loop {
         let changed = app.store.changed(&step.response_id);
         if let Some(format) = format
-            && let Some(tail) = look(&*app.store, scope, &step.response_id, None).await?
+            && let Some(tail) = read_tail(&*app.store, scope, &step.response_id, None).await?
         {
-            let over = !matches!(stored.state, StepState::Running);
+            let ended = !matches!(stored.state, StepState::Running);
             if tail.response.streamed {
                 let frames = turns::follow(app, scope, tail, None);
                 let name = step.clone();
                 let response = format.response(events(app, scope, frames, step, format, after));
                 return Ok(replayed(named(&name, response)));
             }
-            if over {
+            if ended {
                 let frames = stream::iter([EventBatch::from_frames(tail.response.all_frames())]);
                 let name = step.clone();
                 let response = format.response(events(app, scope, frames, step, format, after));
@@ -250,31 +246,31 @@ async fn known(
         }
         match stored.state {
             StepState::Ended(_) => {
-                let answer = ExecuteAnswer::of(app, scope, &step).await?.ok_or_else(gone)?;
+                let answer = ExecuteAnswer::of(app, scope, &step).await?.ok_or_else(lost_step)?;
                 return Ok(replayed(named(&step, answer::json(answer.body(app)))));
             }
-            StepState::Gone => return Err(ExecuteError::from(gone()).of(step.identity())),
+            StepState::Gone => return Err(ExecuteError::from(lost_step()).with_identity(step.identity())),
             StepState::Running if Instant::now() >= deadline => {
                 let fault = Fault::new(FaultKind::Deadline, "The first submission of this turn is not done yet.");
-                return Err(ExecuteError::from(fault).of(step.identity()));
+                return Err(ExecuteError::from(fault).with_identity(step.identity()));
             }
             StepState::Running => {
-                let _ = timeout(LOOK_AGAIN, changed).await;
+                let _ = timeout(POLL_INTERVAL, changed).await;
                 stored = latest(app, scope, &step).await?;
             }
         }
     }
 }
 
-/// The step as it is stored now.
+/// The step as currently stored.
 async fn latest(app: &App, scope: &Scope, step: &ExecuteStep) -> Result<AgentStep, ExecuteError> {
     let turn = app.store.agent_turn(scope, &step.session_id, &step.turn_id).await?;
     let mut steps = turn.into_iter().flat_map(|turn| turn.steps);
-    Ok(steps.find(|stored| stored.response_id == step.response_id).ok_or_else(gone)?)
+    Ok(steps.find(|stored| stored.response_id == step.response_id).ok_or_else(lost_step)?)
 }
 
-/// The process that ran it has died, or could not begin.
-fn gone() -> Fault {
+/// The error for a step whose process died or could not start it.
+fn lost_step() -> Fault {
     Fault::new(FaultKind::StoreDown, "The first submission came to nothing; send it again.")
         .code("submission_lost")
         .retry_after(Some(Duration::from_secs(1)))

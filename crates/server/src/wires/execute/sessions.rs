@@ -1,41 +1,25 @@
-//! `/api/agent/sessions`: opens sessions, shows them, forgets them.
-
-use std::sync::Arc;
+//! `/api/agent/sessions`: creates, lists, shows and deletes sessions.
 
 use amalgam_app::{
     assistant::require_enabled,
     execute::{MODE_CHANGES, SESSION, is_pending, no_such_session, session},
 };
 use amalgam_core::{
-    DEFAULT_MODE, Fault, IdKind, Ids, Scope,
-    execute::{envelope::Casing, modes, request},
+    Fault, IdKind, Ids, Scope,
     store::{AgentSession, ModeChange},
 };
+use amalgam_execute::{composition::DEFAULT_MODE, envelope::Casing, modes, request};
 use amalgam_protocol::{Raw, Writer};
-use axum::{
-    Extension,
-    extract::{Path, Request, State, rejection::PathRejection},
-    response::Response,
-};
+use axum::{extract::Request, response::Response};
 
 use super::ExecuteError;
-use crate::{
-    app::App,
-    body::read_json,
-    wires::{
-        answer,
-        query::{Query, id_of},
-    },
-};
+use crate::wires::call::Call;
+use crate::{app::App, body::read_json, wires::answer};
 
-/// Opens a session. C-11
-pub(super) async fn open(
-    State(app): State<Arc<App>>,
-    Extension(scope): Extension<Scope>,
-    request: Request,
-) -> Result<Response, ExecuteError> {
+/// Creates a session. C-11
+pub(super) async fn open(Call { app, scope, .. }: Call, request: Request) -> Result<Response, ExecuteError> {
     let casing = app.execute.casing;
-    opened(&app, &scope, request).await.map_err(|error| error.cased(casing))
+    opened(&app, &scope, request).await.map_err(|error| error.with_casing(casing))
 }
 
 async fn opened(app: &App, scope: &Scope, request: Request) -> Result<Response, ExecuteError> {
@@ -78,15 +62,11 @@ async fn opened(app: &App, scope: &Scope, request: Request) -> Result<Response, 
 }
 
 /// The caller's sessions, the newest first.
-pub(super) async fn list(
-    State(app): State<Arc<App>>,
-    Extension(scope): Extension<Scope>,
-    query: Query,
-) -> Result<Response, ExecuteError> {
+pub(super) async fn list(Call { app, scope, query, .. }: Call) -> Result<Response, ExecuteError> {
     let casing = app.execute.casing;
-    let page = query.page().map_err(|fault| ExecuteError::from(fault).cased(casing))?;
+    let page = query.page().map_err(|fault| ExecuteError::from(fault).with_casing(casing))?;
     let listed = app.store.agent_sessions(&scope, page.after.as_deref(), page.limit + 1).await;
-    let mut sessions = listed.map_err(|error| ExecuteError::from(error).cased(casing))?;
+    let mut sessions = listed.map_err(|error| ExecuteError::from(error).with_casing(casing))?;
     let more = sessions.len() > page.limit;
     sessions.truncate(page.limit);
     Ok(object(|writer| {
@@ -99,15 +79,11 @@ pub(super) async fn list(
     }))
 }
 
-/// One of them, with what it keeps.
-pub(super) async fn show(
-    State(app): State<Arc<App>>,
-    Extension(scope): Extension<Scope>,
-    id: Result<Path<String>, PathRejection>,
-) -> Result<Response, ExecuteError> {
+/// One session with its details.
+pub(super) async fn show(Call { app, scope, path, .. }: Call) -> Result<Response, ExecuteError> {
     let casing = app.execute.casing;
     let shown = async {
-        let id = id_of(SESSION, id)?;
+        let id = path.id(SESSION)?;
         let session = session(&app, &scope, &id).await?;
         let changes = app.store.mode_changes(&scope, &id, MODE_CHANGES).await?.unwrap_or_default();
         let newest = app.store.agent_turns(&scope, &id, None, 1).await?.unwrap_or_default().pop();
@@ -126,18 +102,14 @@ pub(super) async fn show(
             });
         }))
     };
-    shown.await.map_err(|error| error.cased(casing))
+    shown.await.map_err(|error| error.with_casing(casing))
 }
 
 /// Deletes a session and its responses.
-pub(super) async fn delete(
-    State(app): State<Arc<App>>,
-    Extension(scope): Extension<Scope>,
-    id: Result<Path<String>, PathRejection>,
-) -> Result<Response, ExecuteError> {
+pub(super) async fn delete(Call { app, scope, path, .. }: Call) -> Result<Response, ExecuteError> {
     let casing = app.execute.casing;
     let deleted = async {
-        let id = id_of(SESSION, id)?;
+        let id = path.id(SESSION)?;
         let responses = app.store.delete_session(&scope, &id).await?.ok_or_else(|| no_such_session(&id))?;
         for response in &responses {
             app.store.delete_response(&scope, response).await?;
@@ -147,7 +119,7 @@ pub(super) async fn delete(
             casing.key(writer, "Deleted").bool(true);
         }))
     };
-    deleted.await.map_err(|error| error.cased(casing))
+    deleted.await.map_err(|error| error.with_casing(casing))
 }
 
 fn write(writer: &mut Writer, casing: Casing, session: &AgentSession, pending: Option<&str>) {
@@ -176,7 +148,7 @@ fn write_change(writer: &mut Writer, casing: Casing, change: &ModeChange) {
     });
 }
 
-/// An object with these fields.
+/// A JSON object with these fields.
 pub(super) fn object(fill: impl FnOnce(&mut Writer)) -> Response {
     let mut writer = Writer::default();
     writer.object(fill);

@@ -1,9 +1,10 @@
-//! A turn as it comes: the events of its response, each inside the turn's own envelope, and the whole answer as the last one.
+//! A streamed turn: the events of its response, each in the turn's envelope, and the whole answer as the last one.
 
 use std::sync::Arc;
 
 use amalgam_app::execute::{ExecuteAnswer, ExecuteStep};
-use amalgam_core::{Scope, execute::envelope::Casing};
+use amalgam_core::Scope;
+use amalgam_execute::envelope::Casing;
 use amalgam_protocol::{Event, EventBatch, Writer};
 use axum::response::Response;
 use bytes::Bytes;
@@ -24,17 +25,17 @@ use crate::{
 /// The name of the last event.
 const RESULT: &str = "turn.result";
 
-/// How events are written.
+/// The format of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     /// Server-sent events.
     Sse,
-    /// A JSON object a line.
+    /// A JSON object per line.
     Lines,
 }
 
 impl Format {
-    /// The one that a caller accepts; nothing for an answer in one piece.
+    /// The format that a caller accepts; none for a whole answer.
     pub(super) fn accepted(headers: &HeaderMap) -> Option<Self> {
         match (accepts(headers, "application/x-ndjson"), accepts(headers, EVENT_STREAM)) {
             (true, _) => Some(Self::Lines),
@@ -43,7 +44,7 @@ impl Format {
         }
     }
 
-    /// Events as a response.
+    /// The HTTP response for a stream.
     pub(super) fn response(self, events: impl Stream<Item = Bytes> + Send + Unpin + 'static) -> Response {
         let mut response = event_stream(events);
         if self == Self::Lines {
@@ -54,8 +55,8 @@ impl Format {
     }
 }
 
-/// The stream of a turn that failed before its model said anything: its answer alone.
-pub(super) fn alone(app: &App, step: &ExecuteStep, result: &ExecuteAnswer, format: Format) -> Response {
+/// The stream of a turn that failed before the model answered: only its last event.
+pub(super) fn last_event_only(app: &App, step: &ExecuteStep, result: &ExecuteAnswer, format: Format) -> Response {
     let mut rendered = Vec::new();
     let fill = |casing: Casing, writer: &mut Writer| conclusion(app, result, casing, writer);
     write(&mut rendered, app.execute.casing, format, step, RESULT, 0, fill);
@@ -67,7 +68,7 @@ fn conclusion(app: &App, result: &ExecuteAnswer, casing: Casing, writer: &mut Wr
     result.write(app, casing.key(writer, "Result"));
 }
 
-/// The events of a response as events of this wire. Those up to `after` are left out.
+/// Renders the events of a response as events of this wire, except those up to `after`.
 pub(super) fn events(
     app: &Arc<App>,
     scope: &Scope,
@@ -101,15 +102,15 @@ impl Render for Renderer {
 }
 
 impl Renderer {
-    /// The whole answer. It is in the store: the response's own end came after that.
+    /// The whole answer. It is stored before the response's last event.
     async fn conclude(&self, rendered: &mut Vec<u8>, index: u64) {
         match ExecuteAnswer::of(&self.app, &self.scope, &self.step).await {
             Ok(Some(result)) => {
                 self.write(rendered, RESULT, index, |casing, writer| conclusion(&self.app, &result, casing, writer));
             }
-            Ok(None) => warn!(response.id = self.step.response_id, "an answer could not be told: it was deleted"),
-            // The stream ends without its last event, and a retry gets it.
-            Err(fault) => warn!(detail = fault.detail, "an answer could not be told: {fault}"),
+            Ok(None) => warn!(response.id = self.step.response_id, "an answer could not be sent: it was deleted"),
+            // The stream ends without its last event; a retry gets it.
+            Err(fault) => warn!(detail = fault.detail, "an answer could not be sent: {fault}"),
         }
     }
 

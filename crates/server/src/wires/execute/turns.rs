@@ -1,6 +1,4 @@
-//! `/api/agent/sessions/{SessionId}/turns`: what has become of a session's turns.
-
-use std::sync::Arc;
+//! `/api/agent/sessions/{SessionId}/turns`: the turns of a session and their answers.
 
 use amalgam_app::execute::{
     ExecuteAnswer, ExecuteStep, SESSION, is_pending, no_such_session, no_such_turn, server_calls,
@@ -10,28 +8,17 @@ use amalgam_core::{
     store::{AgentTurn, StepState},
 };
 use amalgam_protocol::{Status, Writer};
-use axum::{
-    Extension,
-    extract::{Path, State, rejection::PathRejection},
-    response::Response,
-};
+use axum::response::Response;
 
 use super::{ExecuteError, sessions::object};
-use crate::{
-    app::App,
-    wires::query::{Query, is_id},
-};
+use crate::wires::call::Call;
+use crate::{app::App, wires::query::is_id};
 
 /// The turns of a session, the newest first.
-pub(super) async fn list(
-    State(app): State<Arc<App>>,
-    Extension(scope): Extension<Scope>,
-    id: Result<Path<String>, PathRejection>,
-    query: Query,
-) -> Result<Response, ExecuteError> {
+pub(super) async fn list(Call { app, scope, path, query }: Call) -> Result<Response, ExecuteError> {
     let casing = app.execute.casing;
     let listed = async {
-        let id = crate::wires::query::id_of(SESSION, id)?;
+        let id = path.id(SESSION)?;
         let (limit, before) = (query.page()?.limit, query.number("before")?);
         let turns = app.store.agent_turns(&scope, &id, before, limit + 1).await?;
         let mut turns = turns.ok_or_else(|| no_such_session(&id))?;
@@ -51,30 +38,26 @@ pub(super) async fn list(
             casing.key(writer, "HasMore").bool(more);
         }))
     };
-    listed.await.map_err(|error| error.cased(casing))
+    listed.await.map_err(|error| error.with_casing(casing))
 }
 
 /// One turn, with its answer.
-pub(super) async fn show(
-    State(app): State<Arc<App>>,
-    Extension(scope): Extension<Scope>,
-    ids: Result<Path<(String, String)>, PathRejection>,
-) -> Result<Response, ExecuteError> {
+pub(super) async fn show(Call { app, scope, path, .. }: Call) -> Result<Response, ExecuteError> {
     let casing = app.execute.casing;
     let shown = async {
-        let Ok(Path((session_id, turn_id))) = ids else { return Err(no_such_turn("").into()) };
-        if !is_id(&session_id) || !is_id(&turn_id) {
-            return Err(no_such_turn(&turn_id).into());
+        let (session_id, turn_id) = (path.text(0), path.text(1));
+        if !is_id(session_id) || !is_id(turn_id) {
+            return Err(no_such_turn(turn_id).into());
         }
-        let turn = app.store.agent_turn(&scope, &session_id, &turn_id).await?.ok_or_else(|| no_such_turn(&turn_id))?;
-        let newest = newest(&app, &scope, &session_id).await?;
+        let turn = app.store.agent_turn(&scope, session_id, turn_id).await?.ok_or_else(|| no_such_turn(turn_id))?;
+        let newest = newest(&app, &scope, session_id).await?;
         let status = status(&app, &scope, &turn, newest).await?;
         let mut calls = Vec::new();
         for step in &turn.steps {
             calls.extend(app.store.response(&scope, &step.response_id).await?.iter().flat_map(server_calls));
         }
-        let told = match turn.steps.last() {
-            Some(step) => ExecuteAnswer::of(&app, &scope, &ExecuteStep::stored(&session_id, &turn_id, step)).await?,
+        let answer = match turn.steps.last() {
+            Some(step) => ExecuteAnswer::of(&app, &scope, &ExecuteStep::stored(session_id, turn_id, step)).await?,
             None => None,
         };
         Ok::<_, ExecuteError>(object(|writer| {
@@ -82,13 +65,13 @@ pub(super) async fn show(
             casing.key(writer, "ServerToolCalls").array(|writer| {
                 calls.iter().for_each(|call| call.write(writer, casing));
             });
-            match told.filter(|_| status != "running") {
-                Some(told) => told.write(&app, casing.key(writer, "Result")),
+            match answer.filter(|_| status != "running") {
+                Some(answer) => answer.write(&app, casing.key(writer, "Result")),
                 None => casing.key(writer, "Result").null(),
             }
         }))
     };
-    shown.await.map_err(|error: ExecuteError| error.cased(casing))
+    shown.await.map_err(|error: ExecuteError| error.with_casing(casing))
 }
 
 /// The number of a session's newest turn.

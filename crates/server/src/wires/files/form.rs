@@ -1,4 +1,4 @@
-//! What an upload says, read from its form.
+//! Reads an upload from its form.
 
 use amalgam_core::{Fault, FaultKind, media};
 use amalgam_protocol::ShapeError;
@@ -7,29 +7,29 @@ use sha2::{Digest, Sha256};
 
 use super::multipart::{Part, malformed, parts};
 
-/// The longest name of a file, in bytes.
-const LONGEST_NAME: usize = 255;
-/// The longest word for what a file is for.
-const LONGEST_PURPOSE: usize = 64;
-/// What is wrong with any other.
+/// The maximum length of a file name, in bytes.
+const MAX_NAME_BYTES: usize = 255;
+/// The maximum length of a purpose.
+const MAX_PURPOSE_BYTES: usize = 64;
+/// The error for an invalid purpose.
 pub(super) const PURPOSE: &str = "must be a word such as `user_data`";
-/// The shortest and the longest life of a file that goes by itself, in seconds.
-const LIVES: std::ops::RangeInclusive<u64> = 3600..=2_592_000;
+/// The range of a file's expiry time, in seconds.
+const EXPIRY_SECONDS: std::ops::RangeInclusive<u64> = 3600..=2_592_000;
 
-/// A file to keep.
+/// An uploaded file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Upload {
     pub(super) filename: String,
     pub(super) purpose: String,
     pub(super) media_type: String,
     pub(super) content: Bytes,
-    /// After so many seconds it goes by itself.
-    pub(super) lives_seconds: Option<u64>,
+    /// The file expires after this many seconds.
+    pub(super) expires_after_seconds: Option<u64>,
 }
 
 impl Upload {
-    /// Reads a form whose boundary is known, with a file of at most `most` bytes.
-    pub(super) fn read(body: &Bytes, boundary: Option<&str>, most: usize) -> Result<Self, Fault> {
+    /// Reads a form with the given boundary and a file of at most `max_bytes` bytes.
+    pub(super) fn read(body: &Bytes, boundary: Option<&str>, max_bytes: usize) -> Result<Self, Fault> {
         let boundary = boundary.ok_or_else(|| malformed("its Content-Type names no boundary"))?;
         let mut fields = Fields::default();
         for part in parts(body, boundary)? {
@@ -49,11 +49,11 @@ impl Upload {
             }
             *field = Some(part);
         }
-        let lives_seconds = fields.lives()?;
+        let expires_after_seconds = fields.expires_after()?;
         let purpose = fields.purpose()?;
         let file = fields.file.ok_or_else(|| ShapeError::missing("file"))?;
-        if file.content.len() > most {
-            let message = format!("The file is larger than {most} bytes.");
+        if file.content.len() > max_bytes {
+            let message = format!("The file is larger than {max_bytes} bytes.");
             return Err(Fault::new(FaultKind::TooLarge, message).param("file"));
         }
         if file.content.is_empty() {
@@ -61,14 +61,14 @@ impl Upload {
         }
         let filename = filename(file.filename.as_deref().unwrap_or_default())?;
         let media_type = media::of_file(&file.content, file.content_type.as_deref(), &filename);
-        Ok(Self { filename, purpose, media_type, content: file.content, lives_seconds })
+        Ok(Self { filename, purpose, media_type, content: file.content, expires_after_seconds })
     }
 
-    /// The same for the same upload, whatever boundary it was sent with.
+    /// A digest of the content: equal for the same upload with another boundary.
     pub(super) fn digest(&self) -> Bytes {
         let mut digest = Sha256::new();
-        let lives = self.lives_seconds.unwrap_or_default().to_string();
-        for text in [&*self.filename, &*self.purpose, &*self.media_type, &*lives] {
+        let expires_after = self.expires_after_seconds.unwrap_or_default().to_string();
+        for text in [&*self.filename, &*self.purpose, &*self.media_type, &*expires_after] {
             digest.update((text.len() as u64).to_be_bytes());
             digest.update(text);
         }
@@ -95,7 +95,7 @@ impl Fields {
         }
     }
 
-    fn lives(&self) -> Result<Option<u64>, Fault> {
+    fn expires_after(&self) -> Result<Option<u64>, Fault> {
         match (text(&self.anchor), text(&self.seconds)) {
             (None, None) => Ok(None),
             (anchor, seconds) => {
@@ -103,32 +103,32 @@ impl Fields {
                     return Err(invalid("expires_after[anchor]", "must be `created_at`"));
                 }
                 let seconds =
-                    seconds.and_then(|seconds| seconds.parse().ok()).filter(|seconds| LIVES.contains(seconds));
-                let why = format!("must be a whole number from {} to {}", LIVES.start(), LIVES.end());
+                    seconds.and_then(|seconds| seconds.parse().ok()).filter(|seconds| EXPIRY_SECONDS.contains(seconds));
+                let why = format!("must be a whole number from {} to {}", EXPIRY_SECONDS.start(), EXPIRY_SECONDS.end());
                 seconds.map(Some).ok_or_else(|| invalid("expires_after[seconds]", &why))
             }
         }
     }
 }
 
-/// Whether a file can be for this.
+/// Whether this is a valid purpose.
 pub(super) fn is_purpose(purpose: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    (1..=LONGEST_PURPOSE).contains(&purpose.len()) && purpose.bytes().all(allowed)
+    (1..=MAX_PURPOSE_BYTES).contains(&purpose.len()) && purpose.bytes().all(allowed)
 }
 
-/// The text of a field; one that is not UTF-8 is none that anything could be.
+/// The text of a field; none if it is not UTF-8.
 fn text(part: &Option<Part>) -> Option<&str> {
     part.as_ref().map(|part| std::str::from_utf8(&part.content).unwrap_or("\u{fffd}").trim())
 }
 
-/// The last piece of a name: some clients send the whole path.
+/// The last segment of a name: some clients send the whole path.
 fn filename(sent: &str) -> Result<String, Fault> {
     let name = sent.rsplit(['/', '\\']).next().unwrap_or_default().trim();
-    if name.len() > LONGEST_NAME || name.chars().any(char::is_control) {
+    if name.len() > MAX_NAME_BYTES || name.chars().any(char::is_control) {
         return Err(invalid(
             "file",
-            &format!("its name must have at most {LONGEST_NAME} bytes and no control characters"),
+            &format!("its name must have at most {MAX_NAME_BYTES} bytes and no control characters"),
         ));
     }
     Ok(if name.is_empty() { "file" } else { name }.to_owned())
@@ -164,12 +164,13 @@ mod tests {
             purpose: "user_data".to_owned(),
             media_type: "text/markdown".to_owned(),
             content: Bytes::from_static(b"# Hi"),
-            lives_seconds: None,
+            expires_after_seconds: None,
         };
         assert_eq!(read(&[FILE, PURPOSE]), Ok(expected.clone()));
-        let lives = [("name=\"expires_after[anchor]\"", "created_at"), ("name=\"expires_after[seconds]\"", "3600")];
-        let living = Upload { lives_seconds: Some(3600), ..expected.clone() };
-        assert_eq!(read(&[lives[1], FILE, PURPOSE, lives[0]]), Ok(living.clone()));
+        let expires_after =
+            [("name=\"expires_after[anchor]\"", "created_at"), ("name=\"expires_after[seconds]\"", "3600")];
+        let living = Upload { expires_after_seconds: Some(3600), ..expected.clone() };
+        assert_eq!(read(&[expires_after[1], FILE, PURPOSE, expires_after[0]]), Ok(living.clone()));
         assert_eq!(expected.digest(), expected.clone().digest());
         assert_ne!(expected.digest(), living.digest());
     }

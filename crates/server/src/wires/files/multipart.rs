@@ -1,5 +1,5 @@
-//! Reads `multipart/form-data` (RFC 7578) from a body that is here whole: its size was bounded before, and the content of a
-//! part is a slice of it.
+//! Parses `multipart/form-data` (RFC 7578) from a complete body of bounded size. The content of a part is a slice of
+//! the body.
 
 use amalgam_core::{Fault, FaultKind};
 use bytes::Bytes;
@@ -7,26 +7,26 @@ use http::{HeaderMap, header};
 use memchr::memmem;
 use percent_encoding::percent_decode_str;
 
-/// The most parts of a form.
-const MOST_PARTS: usize = 16;
-/// The most bytes of the headers of one part.
-const MOST_HEADER_BYTES: usize = 8 * 1024;
-/// The longest boundary (RFC 2046).
-const LONGEST_BOUNDARY: usize = 70;
+/// The maximum number of parts.
+const MAX_PARTS: usize = 16;
+/// The maximum size of the headers of one part.
+const MAX_HEADER_BYTES: usize = 8 * 1024;
+/// The maximum length of a boundary (RFC 2046).
+const MAX_BOUNDARY_BYTES: usize = 70;
 
 /// One field of a form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Part {
     /// The field's name.
     pub(super) name: String,
-    /// What the caller calls the file that it was read from.
+    /// The client's name for the file.
     pub(super) filename: Option<String>,
-    /// What the caller says that it is.
+    /// The client's content type for the file.
     pub(super) content_type: Option<String>,
     pub(super) content: Bytes,
 }
 
-/// Checks that the headers announce a form; its boundary, if that is one.
+/// Checks that the headers announce a form; returns its boundary if it is valid.
 pub(super) fn expect_form(headers: &HeaderMap) -> Result<Option<String>, Fault> {
     let unsupported = |message: &'static str| Fault::new(FaultKind::UnsupportedMedia, message);
     if headers.get(header::CONTENT_ENCODING).is_some_and(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
@@ -42,58 +42,58 @@ pub(super) fn expect_form(headers: &HeaderMap) -> Result<Option<String>, Fault> 
     }
     let boundary = parameter(parameters, "boundary").filter(|boundary| {
         let allowed = |byte: u8| byte.is_ascii_graphic() || byte == b' ';
-        (1..=LONGEST_BOUNDARY).contains(&boundary.len()) && boundary.bytes().all(allowed)
+        (1..=MAX_BOUNDARY_BYTES).contains(&boundary.len()) && boundary.bytes().all(allowed)
     });
     Ok(boundary)
 }
 
-/// The parts of a form in their order.
+/// The parts of a form, in order.
 pub(super) fn parts(body: &Bytes, boundary: &str) -> Result<Vec<Part>, Fault> {
     let mut rest = Rest { body, at: 0, line: format!("\r\n--{boundary}") };
     let mut parts = Vec::new();
     let mut more = rest.skip_preamble()?;
     while more {
-        if parts.len() == MOST_PARTS {
+        if parts.len() == MAX_PARTS {
             return Err(malformed("it has too many parts"));
         }
         let head = Head::read(rest.headers()?)?;
-        let (content, goes_on) = rest.content()?;
+        let (content, has_next) = rest.content()?;
         let Head { name, filename, content_type } = head;
         parts.push(Part { name, filename, content_type, content });
-        more = goes_on;
+        more = has_next;
     }
     Ok(parts)
 }
 
-/// What is left of a body.
+/// The unread part of a body.
 struct Rest<'a> {
     body: &'a Bytes,
     at: usize,
-    /// What stands between parts.
+    /// The delimiter between parts.
     line: String,
 }
 
 impl Rest<'_> {
-    fn left(&self) -> &[u8] {
+    fn unread(&self) -> &[u8] {
         self.body.get(self.at..).unwrap_or_default()
     }
 
-    /// Goes to the first part; whether there is one.
+    /// Skips to the first part; false if there is none.
     fn skip_preamble(&mut self) -> Result<bool, Fault> {
-        // The first boundary may be the very beginning, without a line end before it.
+        // The first boundary may be at the start of the body, without a line break before it.
         let first = self.line.as_bytes().get(2..).unwrap_or_default();
-        if self.left().starts_with(first)
-            && let Some((length, goes_on)) = line_end(self.left().get(first.len()..).unwrap_or_default())
+        if self.unread().starts_with(first)
+            && let Some((length, has_next)) = line_end(self.unread().get(first.len()..).unwrap_or_default())
         {
             self.at += first.len() + length;
-            return Ok(goes_on);
+            return Ok(has_next);
         }
-        self.content().map(|(_, goes_on)| goes_on)
+        self.content().map(|(_, has_next)| has_next)
     }
 
-    /// The lines up to the empty one.
+    /// The header lines, up to the empty one.
     fn headers(&mut self) -> Result<&str, Fault> {
-        let within = self.left().get(..MOST_HEADER_BYTES).unwrap_or(self.left());
+        let within = self.unread().get(..MAX_HEADER_BYTES).unwrap_or(self.unread());
         let end = memmem::find(within, b"\r\n\r\n").ok_or_else(|| malformed("the headers of a part have no end"))?;
         let range = self.at..self.at + end;
         self.at += end + 4;
@@ -103,31 +103,31 @@ impl Rest<'_> {
 
     /// Everything up to the next boundary, and whether a part follows it.
     fn content(&mut self) -> Result<(Bytes, bool), Fault> {
-        let left = self.left();
-        let ended = memmem::find_iter(left, self.line.as_bytes()).find_map(|at| {
-            let behind = at + self.line.len();
-            // A line that only begins like the boundary belongs to the content.
-            let (length, goes_on) = line_end(left.get(behind..).unwrap_or_default())?;
-            Some((at, behind + length, goes_on))
+        let unread = self.unread();
+        let ended = memmem::find_iter(unread, self.line.as_bytes()).find_map(|at| {
+            let after = at + self.line.len();
+            // A line that only starts with the boundary belongs to the content.
+            let (length, has_next) = line_end(unread.get(after..).unwrap_or_default())?;
+            Some((at, after + length, has_next))
         });
-        let (at, behind, goes_on) = ended.ok_or_else(|| malformed("its last boundary is missing"))?;
+        let (at, after, has_next) = ended.ok_or_else(|| malformed("its last boundary is missing"))?;
         let content = self.body.slice(self.at..self.at + at);
-        self.at += behind;
-        Ok((content, goes_on))
+        self.at += after;
+        Ok((content, has_next))
     }
 }
 
-/// How long the rest of a boundary's line is, and whether a part follows; nothing if it is no boundary's.
+/// The length of the rest of a boundary's line, and whether a part follows; none if it is not a boundary's line.
 fn line_end(rest: &[u8]) -> Option<(usize, bool)> {
     if rest.starts_with(b"--") {
         return Some((rest.len(), false));
     }
     let padding = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
-    let behind = rest.get(padding..).unwrap_or_default();
-    behind.starts_with(b"\r\n").then_some((padding + 2, true))
+    let after = rest.get(padding..).unwrap_or_default();
+    after.starts_with(b"\r\n").then_some((padding + 2, true))
 }
 
-/// What the headers of a part say.
+/// The headers of a part.
 struct Head {
     name: String,
     filename: Option<String>,
@@ -169,23 +169,23 @@ fn parameter(parameters: &str, name: &str) -> Option<String> {
     let mut rest = parameters;
     loop {
         rest = rest.trim_start_matches([' ', '\t', ';']);
-        let (key, behind) = rest.split_once('=')?;
-        let (value, behind) = match behind.strip_prefix('"') {
+        let (key, after) = rest.split_once('=')?;
+        let (value, after) = match after.strip_prefix('"') {
             Some(quoted) => unquoted(quoted)?,
             None => {
-                let (value, behind) = behind.split_once(';').unwrap_or((behind, ""));
-                (value.trim().to_owned(), behind)
+                let (value, after) = after.split_once(';').unwrap_or((after, ""));
+                (value.trim().to_owned(), after)
             }
         };
         if key.trim().eq_ignore_ascii_case(name) {
             return Some(value);
         }
-        rest = behind;
+        rest = after;
     }
 }
 
-/// A text up to its closing quote, and what stands behind that. A backslash before a quote or a backslash is none: some
-/// clients escape so. Before anything else it is itself, as in the paths of some systems.
+/// A text up to its closing quote, and the rest. A backslash escapes a quote or a backslash, as some clients do.
+/// Elsewhere it is a normal character, as in Windows paths.
 fn unquoted(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut letters = text.chars();
@@ -204,7 +204,7 @@ fn unquoted(text: &str) -> Option<(String, &str)> {
     }
 }
 
-/// What browsers write for characters that cannot stand between quotes.
+/// Decodes the characters that browsers escape between quotes.
 fn unescaped(name: &str) -> String {
     name.replace("%22", "\"").replace("%0D", "\r").replace("%0A", "\n")
 }
@@ -212,8 +212,8 @@ fn unescaped(name: &str) -> String {
 /// `filename*=UTF-8''n%C3%A4me`
 fn extended(parameters: &str) -> Option<String> {
     let value = parameter(parameters, "filename*")?;
-    let mut pieces = value.splitn(3, '\'');
-    let (charset, _language, name) = (pieces.next()?, pieces.next()?, pieces.next()?);
+    let mut segments = value.splitn(3, '\'');
+    let (charset, _language, name) = (segments.next()?, segments.next()?, segments.next()?);
     let decoded = percent_decode_str(name).decode_utf8().ok()?;
     charset.eq_ignore_ascii_case("utf-8").then(|| decoded.into_owned())
 }

@@ -61,7 +61,7 @@ fn a_broken_form_is_told_as_one() {
         (format!("--b\r\n{head}\r\n\r\nx"), "last boundary"),
         (format!("--b\r\n{head}\r\n\r\nx\r\n--b"), "last boundary"),
         ("--b\r\n\r\n--b--".to_owned(), "no end"),
-        (format!("--b\r\n{}\r\n\r\nx\r\n--b--", "h: ".repeat(MOST_HEADER_BYTES)), "no end"),
+        (format!("--b\r\n{}\r\n\r\nx\r\n--b--", "h: ".repeat(MAX_HEADER_BYTES)), "no end"),
         ("--b\r\nnonsense\r\n\r\nx\r\n--b--".to_owned(), "no colon"),
         ("--b\r\nX: y\r\n\r\nx\r\n--b--".to_owned(), "no Content-Disposition"),
         ("--b\r\nContent-Disposition: attachment; name=x\r\n\r\nx\r\n--b--".to_owned(), "no form-data"),

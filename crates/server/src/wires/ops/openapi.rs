@@ -1,19 +1,17 @@
-//! The published description of the API: an OpenAPI 3.1 document, assembled once from the files in `crates/server/openapi/`
-//! and from the types of `/admin`.
+//! The published description of the API: an OpenAPI 3.1 document, assembled once from the files in
+//! `crates/server/openapi/` and from the types of `/admin`.
 //!
-//! Operations stand in `paths/`, shapes in `schemas/`, a file per subject; `document.json` holds the rest. Two abbreviations
-//! keep the operations short, see [`expand`]. Tests hold the document to the routes, to what the server reads and to what it
-//! writes. Why it is done like this: `docs/decisions/0002-openapi-document.md`.
+//! Operations are in `paths/`, schemas in `schemas/`, a file per subject; `document.json` has the rest. Two
+//! abbreviations keep the operations short, see [`expand`]. Tests compare the document with the routes, and with what
+//! the server reads and writes. Why it is done like this: `docs/decisions/0002-openapi-document.md`.
 
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
-use crate::wires::admin;
-
 static DOCUMENT: LazyLock<String> = LazyLock::new(|| format!("{:#}\n", build()));
 
-/// The OpenAPI document as JSON text, put together once.
+/// The OpenAPI document as JSON text, assembled once.
 pub fn document() -> &'static str {
     &DOCUMENT
 }
@@ -64,7 +62,7 @@ fn build() -> Value {
     }
     document["paths"] = Value::Object(paths);
     let mut schemas = merged(&SCHEMAS);
-    for (name, schema) in admin::schemas() {
+    for (name, schema) in amalgam_app::administration::schemas() {
         let before = schemas.insert(name, schema);
         debug_assert!(before.is_none(), "a derived shape is written in openapi/schemas too");
     }
@@ -72,7 +70,7 @@ fn build() -> Value {
     document
 }
 
-/// The entries of all these files as one object.
+/// The entries of all these files in one object.
 fn merged(files: &[(&str, &str)]) -> Map<String, Value> {
     let mut all = Map::new();
     for (file, text) in files {
@@ -86,8 +84,8 @@ fn merged(files: &[(&str, &str)]) -> Map<String, Value> {
     all
 }
 
-/// Writes out the abbreviations of an operation: a parameter that is a string is the shared one of this name, and a
-/// response that is a string is a failure with this description, in the error shape of most routes.
+/// Expands the abbreviations of an operation: a string as a parameter names a shared one, and a string as a response is
+/// the description of a failure in the error format of most routes.
 fn expand(operation: &mut Value) {
     for parameter in operation.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten() {
         if let Some(name) = parameter.as_str() {

@@ -7,6 +7,10 @@ use std::{
     time::Duration,
 };
 
+use amalgam_app::administration::{
+    approvals::ApprovalView,
+    tool_bank::{ToolBank, Trial, TrialError},
+};
 use amalgam_core::{
     CallHead, CallKind, Decider, Delivery, Emitter, Finish, Ids, ModelEvent, Policy, Start, number_item,
     store::{Approval, BankKind, BankTool, Decision},
@@ -19,10 +23,7 @@ use amalgam_protocol::{
 };
 
 use super::*;
-use crate::{
-    testing::Nothing,
-    wires::{ROUTES, ToolBank, Trial, TrialError, show_approval},
-};
+use crate::{testing::Nothing, wires::ROUTES};
 
 fn parsed() -> Value {
     serde_json::from_str(document()).unwrap()
@@ -451,13 +452,13 @@ fn tools_trials_and_approvals_fit_the_shapes_that_are_published_for_them() {
             created_at_ms: 0,
             updated_at_ms: 0,
         };
-        let shown: Value = serde_json::from_slice(bank.show(&tool).bytes()).unwrap();
+        let shown = serde_json::to_value(bank.show(tool)).unwrap();
         assert_valid("BankTool", &shown);
         assert_valid("PutTool", &shown);
     }
     let mishap = TrialError { code: "broken", message: text("x"), detail: None };
     for result in [Ok(json("[1]")), Err(mishap)] {
-        assert_valid("Trial", &serde_json::from_slice(Trial { result, duration_ms: 1 }.show().bytes()).unwrap());
+        assert_valid("Trial", &serde_json::to_value(Trial::new(result, 1)).unwrap());
     }
     for approve in [None, Some(true), Some(false)] {
         let approval = Approval {
@@ -474,7 +475,7 @@ fn tools_trials_and_approvals_fit_the_shapes_that_are_published_for_them() {
             decision: approve.map(|approve| Decision { approve, reason: None, by: text("bob"), at_ms: 5 }),
             used_by: None,
         };
-        assert_valid("Approval", &serde_json::from_slice(show_approval(&approval, 1).bytes()).unwrap());
+        assert_valid("Approval", &serde_json::to_value(ApprovalView::at(approval, 1)).unwrap());
     }
     assert_ne!(complaints("PutTool", &json!({"kind": "http", "tenant_id": 1})), [""; 0]);
     assert_ne!(complaints("BankTool", &json!({"name": "x"})), [""; 0]);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use amalgam_app::{
     compaction::{self, Compacted},
-    idempotency::{self, Claimed},
+    idempotency::{self, ClaimOutcome},
     turns::ReplyHead,
 };
 use amalgam_core::{Fault, Scope};
@@ -42,8 +42,8 @@ pub(super) async fn compact(
         Some(key) => {
             let route = "POST /v1/responses/compact";
             let first = match idempotency::claim(&app.app, &scope, route, key, &body).await? {
-                Claimed::First(first) => first,
-                Claimed::Replayed(replayed) => return Ok(reply::render(replayed)),
+                ClaimOutcome::First(first) => first,
+                ClaimOutcome::Replayed(replayed) => return Ok(reply::render(replayed)),
             };
             match compacted(first.identity.clone()).await {
                 Ok(compacted) => {

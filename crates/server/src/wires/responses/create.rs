@@ -39,7 +39,7 @@ pub(super) async fn create(
             let parameters = ResponseParameters::parse(&body, depth).map_err(amalgam_core::Fault::from)?;
             turns::respond(&app.app, &scope, turn(app.engine.identity(), parameters)).await?
         }
-        // In a box: few requests have a key, and the others need no room for it.
+        // Boxed: few requests have a key, and the others need no space for it.
         Some(key) => {
             let turn = |identity| Ok(turn(identity, ResponseParameters::parse(&body, depth)?));
             let request = (key, &body);

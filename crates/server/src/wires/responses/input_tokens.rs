@@ -17,7 +17,7 @@ use crate::{
     wires::{WireError, answer},
 };
 
-/// Counts a request's tokens as its upstream would be sent them.
+/// Counts the tokens of a request in the form that its upstream would get.
 pub(super) async fn count(
     State(app): State<Arc<App>>,
     Extension(scope): Extension<Scope>,

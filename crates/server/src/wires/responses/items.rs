@@ -1,73 +1,61 @@
-//! `GET /v1/responses/{id}/input_items`: what the model was given, page by page.
+//! `GET /v1/responses/{id}/input_items`: the input of the model, in pages.
 //!
-//! That is everything that the response builds on: items of the responses that it continues, then its own input.
+//! That is the whole context of the response: the items of the responses that it continues, then its own input.
 
-use std::{collections::HashSet, sync::Arc};
+use std::collections::HashSet;
 
 use amalgam_core::{
-    Fault, Scope,
+    Fault,
     store::{Lineage, Order, Page},
 };
 use amalgam_protocol::Raw;
-use axum::{
-    Extension,
-    extract::{Path, State, rejection::PathRejection},
-    response::Response,
-};
+use axum::response::Response;
 
 use super::retrieve::RESPONSE;
-use crate::{
-    app::App,
-    wires::{
-        WireError, answer,
-        query::{Query, id_of, missing, no_such_cursor},
-    },
+use crate::wires::call::Call;
+use crate::wires::{
+    WireError, answer,
+    query::{missing, no_such_cursor},
 };
 
 /// One page of the items.
-pub(super) async fn list(
-    State(app): State<Arc<App>>,
-    Extension(scope): Extension<Scope>,
-    id: Result<Path<String>, PathRejection>,
-    query: Query,
-) -> Result<Response, WireError> {
-    let id = id_of(RESPONSE, id)?;
+pub(super) async fn list(Call { app, scope, path, query }: Call) -> Result<Response, WireError> {
+    let id = path.id(RESPONSE)?;
     let results = query.include()?;
     let page = query.page()?;
     let lineage = app.store.lineage(&scope, &id).await?;
     let lineage = lineage.ok_or_else(|| missing(RESPONSE, &id))?;
-    let window = window(given(&lineage), &page, query.get("before"))?;
+    let window = window(model_input(&lineage), &page, query.get("before"))?;
     Ok(answer::list(&window.items, window.has_more, results))
 }
 
-/// What the model was given, oldest first. An id is listed once, where it came first: a page that begins behind it must
-/// mean one place.
-fn given(lineage: &Lineage) -> Vec<Raw<'_>> {
+/// The input of the model, oldest first. An id is listed once, at its first position, so that a cursor is unambiguous.
+fn model_input(lineage: &Lineage) -> Vec<Raw<'_>> {
     let Some((own, earlier)) = lineage.turns.split_last() else { return Vec::new() };
     let lists = earlier.iter().flat_map(|turn| [&turn.input, &turn.output]).chain([&own.input]);
     let mut seen = HashSet::new();
     lists.flat_map(|list| list.raw().elements()).filter(|item| seen.insert(item.get_str("id"))).collect()
 }
 
-/// The part of a list that was asked for.
+/// The requested part of a list.
 #[derive(Debug, PartialEq)]
 struct Window<'a> {
     items: Vec<Raw<'a>>,
     has_more: bool,
 }
 
-/// Cuts a page out of what is given oldest first. Behind `after` the list is read on; before `before` it is read back,
-/// unless both are said.
+/// Selects a page from items in ascending order. With `after` the page follows it; with only `before` the page precedes
+/// it.
 fn window<'a>(mut items: Vec<Raw<'a>>, page: &Page, before: Option<&str>) -> Result<Window<'a>, Fault> {
     if page.order == Order::Descending {
         items.reverse();
     }
-    let place = |name: &'static str, id: &str| {
+    let index_of = |name: &'static str, id: &str| {
         let found = items.iter().position(|item| item.get_str("id").as_deref() == Some(id));
         found.ok_or_else(|| no_such_cursor(name, id))
     };
-    let start = page.after.as_deref().map(|id| place("after", id)).transpose()?.map_or(0, |place| place + 1);
-    let end = before.map(|id| place("before", id)).transpose()?.unwrap_or(items.len());
+    let start = page.after.as_deref().map(|id| index_of("after", id)).transpose()?.map_or(0, |index| index + 1);
+    let end = before.map(|id| index_of("before", id)).transpose()?.unwrap_or(items.len());
     let between = items.get(start..end).unwrap_or_default();
     let has_more = between.len() > page.limit;
     let cut = match (page.after.is_none(), before.is_some()) {
@@ -110,7 +98,7 @@ mod tests {
             // The second turn sends an item of the first one again.
             turns: vec![turn(&["a"], &["b", "c"]), turn(&["d", "b"], &["e"]), turn(&["f"], &["g"])],
         };
-        assert_eq!(ids(&given(&lineage)), "abcdef");
+        assert_eq!(ids(&model_input(&lineage)), "abcdef");
     }
 
     #[test]

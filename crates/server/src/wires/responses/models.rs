@@ -1,29 +1,18 @@
 //! `GET /v1/models` and `GET /v1/models/{id}`
 
-use std::sync::Arc;
-
 use amalgam_app::{
     assistant::{is_enabled, require_enabled},
     turns::no_such_model,
 };
-use amalgam_core::{ModelCard, Scope, store::AgentProfile};
+use amalgam_core::{ModelCard, store::AgentProfile};
 use amalgam_protocol::Writer;
-use axum::{
-    Extension,
-    extract::{Path, State, rejection::PathRejection},
-    response::Response,
-};
+use axum::response::Response;
 
-use crate::{
-    app::App,
-    wires::{WireError, answer},
-};
+use crate::wires::call::Call;
+use crate::wires::{WireError, answer};
 
-/// Everything that the caller may ask for.
-pub(super) async fn list(
-    State(app): State<Arc<App>>,
-    Extension(scope): Extension<Scope>,
-) -> Result<Response, WireError> {
+/// All models that the caller may use.
+pub(super) async fn list(Call { app, scope, .. }: Call) -> Result<Response, WireError> {
     let mut cards = app.catalog.list(&scope).await;
     let profiles = match is_enabled(&app, &scope).await? {
         true => app.store.active_profiles(&scope).await?,
@@ -42,19 +31,15 @@ pub(super) async fn list(
     Ok(answer::json(writer.into_bytes()))
 }
 
-/// One model, with what it can do.
-pub(super) async fn get(
-    State(app): State<Arc<App>>,
-    Extension(scope): Extension<Scope>,
-    id: Result<Path<String>, PathRejection>,
-) -> Result<Response, WireError> {
-    let Path(id) = id.map_err(|_| no_such_model(""))?;
+/// One model with its capabilities.
+pub(super) async fn get(Call { app, scope, path, .. }: Call) -> Result<Response, WireError> {
+    let id = path.text(0);
     let mut writer = Writer::with_capacity(512);
-    match app.catalog.resolve(&scope, &id).await? {
+    match app.catalog.resolve(&scope, id).await? {
         Some(route) => write(&mut writer, &route.card),
         None => {
-            let profile = app.store.profile(&scope, &id).await?.filter(|profile| profile.active);
-            let profile = profile.ok_or_else(|| no_such_model(&id))?;
+            let profile = app.store.profile(&scope, id).await?.filter(|profile| profile.active);
+            let profile = profile.ok_or_else(|| no_such_model(id))?;
             require_enabled(&app, &scope).await?;
             write(&mut writer, &card_of(&profile));
         }
@@ -62,7 +47,7 @@ pub(super) async fn get(
     Ok(answer::json(writer.into_bytes()))
 }
 
-/// A profile as a model: what it can do depends on the model behind it.
+/// A profile as a model: its capabilities depend on its own model.
 fn card_of(profile: &AgentProfile) -> ModelCard {
     ModelCard {
         id: profile.slug.clone(),

@@ -1,8 +1,8 @@
-//! `GET /v1/responses/{id}?stream=true`: the events of a response, from any point on.
+//! `GET /v1/responses/{id}?stream=true`: the events of a response, from any point.
 
 use amalgam_app::turns;
 use amalgam_core::{Fault, Scope};
-use amalgam_engine::look;
+use amalgam_engine::read_tail;
 use amalgam_protocol::Status;
 use axum::response::Response;
 
@@ -16,13 +16,13 @@ use crate::{
     },
 };
 
-/// No stream has more events than this, and no store counts further.
+/// The largest sequence number that a store can hold.
 const LAST: u64 = i64::MAX.unsigned_abs();
 
-/// Sends what came behind `starting_after`, then what comes.
+/// Sends the events after `starting_after`: first the stored ones, then new ones.
 pub(super) async fn resume(app: &App, scope: &Scope, id: &str, query: &Query) -> Result<Response, WireError> {
     let after = query.number("starting_after")?.map(|after| after.min(LAST));
-    let tail = look(&*app.store, scope, id, after).await?.ok_or_else(|| missing(RESPONSE, id))?;
+    let tail = read_tail(&*app.store, scope, id, after).await?.ok_or_else(|| missing(RESPONSE, id))?;
     let ended = matches!(tail.response.status.status, Status::Completed | Status::Incomplete);
     if !tail.response.streamed || (ended && tail.last.is_none()) {
         return Err(Fault::invalid(

@@ -1,40 +1,31 @@
 //! `GET` and `DELETE /v1/responses/{id}`, `POST /v1/responses/{id}/cancel`
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use amalgam_app::turns::ReplyHead;
-use amalgam_core::{Fault, FaultKind, Scope, file_search::Results, store::Cancelled};
+use amalgam_core::{Fault, FaultKind, Scope, file_search::Results, store::CancelOutcome};
 use axum::{
-    Extension,
-    extract::{Path, Request, State, rejection::PathRejection},
+    extract::Request,
     response::{IntoResponse, Response},
 };
 
 use super::resume::resume;
+use crate::wires::call::{Call, PathParameters};
 use crate::{
     app::App,
     layers,
-    wires::{
-        WireError, answer,
-        query::{Query, id_of, missing},
-        reply,
-    },
+    wires::{WireError, answer, query::missing, reply},
 };
 
-/// How long a cancellation waits for its turn to write down what it has said.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a cancellation waits for its turn to write its output so far.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a missing response is called.
+/// The resource name in errors about missing responses.
 pub(super) const RESPONSE: &str = "Response";
 
-/// The response as its creator got it, or as it stands now.
-pub(super) async fn retrieve(
-    State(app): State<Arc<App>>,
-    Extension(scope): Extension<Scope>,
-    id: Result<Path<String>, PathRejection>,
-    query: Query,
-) -> Result<Response, WireError> {
-    let id = id_of(RESPONSE, id)?;
+/// The response in its current state.
+pub(super) async fn retrieve(Call { app, scope, path, query }: Call) -> Result<Response, WireError> {
+    let id = path.id(RESPONSE)?;
     let results = query.include()?;
     if query.flag("stream")? {
         return resume(&app, &scope, &id, &query).await;
@@ -48,16 +39,12 @@ pub(super) async fn retrieve(
     Ok(reply::with_head(&ReplyHead::named(&id), answer::json(response.object())))
 }
 
-/// Forgets a response.
-pub(super) async fn delete(
-    State(app): State<Arc<App>>,
-    Extension(scope): Extension<Scope>,
-    id: Result<Path<String>, PathRejection>,
-) -> Result<Response, WireError> {
-    let id = id_of(RESPONSE, id)?;
+/// Deletes a response.
+pub(super) async fn delete(Call { app, scope, path, .. }: Call) -> Result<Response, WireError> {
+    let id = path.id(RESPONSE)?;
     match app.store.delete_response(&scope, &id).await? {
         true => {
-            // A turn that still runs has no reader any more.
+            // A running turn has no reader any more.
             app.engine.cancel(&id);
             Ok(answer::deleted(&id, "response"))
         }
@@ -65,36 +52,32 @@ pub(super) async fn delete(
     }
 }
 
-/// Ends a background response; one that has ended stays as it is.
-pub(super) async fn cancel(
-    State(app): State<Arc<App>>,
-    Extension(scope): Extension<Scope>,
-    id: Result<Path<String>, PathRejection>,
-    request: Request,
-) -> Response {
-    let response = end(&app, &scope, id).await.into_response();
-    // The body means nothing here and was not read.
+/// Cancels a background response; one that has ended does not change.
+pub(super) async fn cancel(Call { app, scope, path, .. }: Call, request: Request) -> Response {
+    let response = end(&app, &scope, &path).await.into_response();
+    // The body has no meaning here and was not read.
     layers::unread(&request, response)
 }
 
-async fn end(app: &App, scope: &Scope, id: Result<Path<String>, PathRejection>) -> Result<Response, WireError> {
-    let id = id_of(RESPONSE, id)?;
-    // A turn that runs here ends by itself, with what it has said; the store ends those that wait or run elsewhere.
+async fn end(app: &App, scope: &Scope, path: &PathParameters) -> Result<Response, WireError> {
+    let id = path.id(RESPONSE)?;
+    // A turn of this process ends by itself, with its output so far; the store ends turns that are queued or run
+    // elsewhere.
     if let Some(response) = app.store.response(scope, &id).await?
         && response.background
         && !response.status.status.is_final()
     {
-        app.engine.cancel_and_wait(&id, PATIENCE).await;
+        app.engine.cancel_and_wait(&id, CANCEL_TIMEOUT).await;
     }
     let now_ms = app.clock.now_ms();
     let cancelled = app.store.cancel_response(scope, &id, now_ms).await?;
     match cancelled.ok_or_else(|| missing(RESPONSE, &id))? {
-        Cancelled::Ended(response) if response.background => {
-            // Other processes hear of it through the store.
+        CancelOutcome::Ended(response) if response.background => {
+            // Other processes are notified through the store.
             app.engine.cancel(&id);
             Ok(reply::with_head(&ReplyHead::named(&id), answer::json(response.object())))
         }
-        Cancelled::Ended(_) | Cancelled::Foreground => Err(foreground().into()),
+        CancelOutcome::Ended(_) | CancelOutcome::Foreground => Err(foreground().into()),
     }
 }
 

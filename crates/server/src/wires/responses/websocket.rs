@@ -1,8 +1,8 @@
-//! `GET /v1/responses` as a WebSocket: requests in, events out, one response after the other.
+//! `GET /v1/responses` as a WebSocket: requests in, events out, one response at a time.
 //!
-//! A response is made as for `POST`; this module reads requests and sends events. The connection keeps responses that are not
-//! stored, as long as it lives. A client that leaves cancels its turn, and one that does not read makes it wait: no events
-//! are queued for it.
+//! Responses are created as for `POST`; this module reads requests and sends events. The connection remembers responses
+//! that are not stored until it closes. A client that disconnects cancels its turn, and one that does not read slows it
+//! down: no events are queued for it.
 
 mod bounded_stream;
 mod client;
@@ -43,16 +43,16 @@ use self::message::{Create, Lane, in_lane};
 use self::unstored_responses::UnstoredResponses;
 use crate::{
     app::App,
-    auth::{Admission, Door},
+    auth::{CallerLookup, RequiredRight},
     layers,
     listener::{Switch, Switched},
     wires::headers::is_strict,
 };
 
-/// The longest that a connection lives; a response that runs by then may end.
+/// The maximum lifetime of a connection; a response that runs at the end may finish.
 const LIFETIME: Duration = Duration::from_secs(60 * 60);
 
-/// Makes a WebSocket of the connection.
+/// Upgrades the connection to a WebSocket.
 pub(super) async fn open(State(app): State<Arc<App>>, mut request: Request) -> Response {
     let switch = request.extensions_mut().remove::<Switch>();
     let answer = match handshake::answer(&request) {
@@ -62,25 +62,25 @@ pub(super) async fn open(State(app): State<Arc<App>>, mut request: Request) -> R
     let (Some(switch), true) = (switch, request.body().is_end_stream()) else {
         return layers::unread(&request, handshake::not_possible());
     };
-    let (asked, _) = request.into_parts();
-    switch.to(move |Switched { stream, draining }| serve(app, asked, stream, draining));
+    let (upgrade, _) = request.into_parts();
+    switch.to(move |Switched { stream, draining }| serve(app, upgrade, stream, draining));
     answer
 }
 
 /// Serves a connection until it ends.
-async fn serve<S>(app: Arc<App>, asked: http::request::Parts, stream: S, draining: watch::Receiver<bool>)
+async fn serve<S>(app: Arc<App>, upgrade: http::request::Parts, stream: S, draining: watch::Receiver<bool>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let most = app.whole_body();
+    let limits = app.whole_body();
     let connection = Connection {
-        strict: is_strict(&asked.headers),
-        asked: http::Request::from_parts(asked, ()),
-        client: Client::new(stream, most, &app.memory).await,
+        strict: is_strict(&upgrade.headers),
+        upgrade: http::Request::from_parts(upgrade, ()),
+        client: Client::new(stream, limits, &app.memory).await,
         // No more than a request could send instead.
-        responses: UnstoredResponses::new(most.bytes, &app.remembering),
+        responses: UnstoredResponses::new(limits.bytes, &app.connection_memory),
         draining,
-        over_at: Instant::now() + LIFETIME,
+        ends_at: Instant::now() + LIFETIME,
         app,
     };
     connection.run().await;
@@ -89,24 +89,24 @@ where
 /// One WebSocket.
 struct Connection<S> {
     app: Arc<App>,
-    /// The request that it began with. Its credential is checked again for every response: keys are revoked and expire.
-    asked: http::Request<()>,
-    /// Whether a loss is a fault.
+    /// The upgrade request. Its credential is checked again for every response, since keys are revoked and expire.
+    upgrade: http::Request<()>,
+    /// Whether a loss is an error.
     strict: bool,
     client: Client<S>,
     responses: UnstoredResponses,
     draining: watch::Receiver<bool>,
-    /// The end of its life.
-    over_at: Instant,
+    /// The end of the connection's lifetime.
+    ends_at: Instant,
 }
 
-/// What became of a turn.
+/// The outcome of a turn.
 enum Turn {
-    /// It ended well.
+    /// The turn completed.
     Ended,
-    /// It failed, and its events say so.
+    /// The turn failed, and its events say so.
     Failed,
-    /// It did not begin, and no event about it was sent.
+    /// The turn did not start, and no event about it was sent.
     Refused(Fault),
 }
 
@@ -128,13 +128,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// The next message, while no response runs.
     async fn next(&mut self) -> Result<Bytes, End> {
-        let Self { client, draining, over_at, app, .. } = self;
+        let Self { client, draining, ends_at, app, .. } = self;
         let idle_at = Instant::now() + app.limits.websocket_idle;
         loop {
             let activity = select! {
                 biased;
                 () = shutting_down(draining) => return Err(End::close(CloseCode::Away, "the server is shutting down")),
-                () = sleep_until(*over_at) => {
+                () = sleep_until(*ends_at) => {
                     client.send_fault(&too_old(), &None).await?;
                     return Err(End::close(CloseCode::Away, "the connection is too old"));
                 }
@@ -147,10 +147,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Does what a message asks for.
+    /// Handles a message.
     async fn respond(&mut self, message: Bytes) -> Result<(), End> {
         let (lane, create) = message::read(&message, self.app.limits.json_depth);
-        // The request is a copy of the message, and counts in its place.
+        // The request is a copy of the message, and is counted instead of it.
         let mut reservation = self.app.memory.reservation();
         let create = create.and_then(|create| {
             reservation.expect(create.body.len())?;
@@ -163,7 +163,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         };
         let previous = create.previous.clone();
         let turn = self.turn(create, &lane).await?;
-        // A response is not continued again after an attempt that failed.
+        // A response is not continued again after a failed attempt.
         if let (Turn::Failed | Turn::Refused(_), Some(previous)) = (&turn, previous) {
             self.responses.forget(&previous);
         }
@@ -177,16 +177,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Runs a turn to its end, and handles what the client sends meanwhile.
+    /// Runs a turn to its end, and handles the client's messages meanwhile.
     async fn turn(&mut self, create: Create, lane: &Lane) -> Result<Turn, End> {
-        let Self { app, asked, strict, client, responses, .. } = self;
+        let Self { app, upgrade, strict, client, responses, .. } = self;
         let depth = app.limits.json_depth;
         let identity = app.engine.identity();
         let id = identity.response_id.clone();
         let (announcement, announced) = Announcement::new(*strict);
         let unstored = OnceLock::new();
         let beginning = async {
-            let scope = admitted(app, asked).await?;
+            let scope = admitted(app, upgrade).await?;
             let turn = TurnRequest {
                 strict: *strict,
                 connection: Some(&*responses),
@@ -195,7 +195,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 ..TurnRequest::new(identity, ResponseParameters::parse(&create.body, depth)?)
             };
             let running = begin(app, &scope, turn).await?.running()?;
-            // A turn begins once.
+            // A turn starts only once.
             let _ = unstored.set(running.unstored);
             Ok(running.run)
         };
@@ -214,12 +214,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 HeadDue::Started(Err(fault)) => return Ok(Turn::Refused(fault)),
                 HeadDue::Started(Ok(run)) => {
                     let mut events = run.into_events();
-                    pass_on(client, lane, depth, &mut events).await?;
+                    send_events(client, lane, depth, &mut events).await?;
                     events.output()
                 }
                 HeadDue::Due(announced) => {
                     let mut events = EarlyEvents::new(&app.engine, announced, beginning);
-                    pass_on(client, lane, depth, &mut events).await?;
+                    send_events(client, lane, depth, &mut events).await?;
                     events.output()
                 }
             }
@@ -232,8 +232,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 }
 
-/// Sends the events of a response, and handles what the client sends meanwhile.
-async fn pass_on<S>(
+/// Sends the events of a response, and handles the client's messages meanwhile.
+async fn send_events<S>(
     client: &mut Client<S>,
     lane: &Lane,
     depth: usize,
@@ -251,7 +251,8 @@ where
                     client.queue(in_lane(event, lane)).await?;
                 }
                 client.flush().await?;
-                // A client that has seen the last event may request the next response: nothing is delayed from here on.
+                // A client that has received the last event may request the next response: nothing is delayed from here
+                // on.
                 if batch.is_last() {
                     return Ok(());
                 }
@@ -261,16 +262,16 @@ where
     }
 }
 
-async fn admitted(app: &App, asked: &http::Request<()>) -> Result<Scope, Fault> {
-    match app.auth.admit(asked, Door::Use) {
-        Admission::Now(admitted) => admitted,
-        Admission::Later(asking) => asking.await,
+async fn admitted(app: &App, upgrade: &http::Request<()>) -> Result<Scope, Fault> {
+    match app.auth.admit(upgrade, RequiredRight::Use) {
+        CallerLookup::Done(admitted) => admitted,
+        CallerLookup::Pending(lookup) => lookup.await,
     }
 }
 
 /// Waits for the shutdown to begin.
 async fn shutting_down(draining: &mut watch::Receiver<bool>) {
-    // The sender lives as long as the accept loop, which ends all connections when it goes.
+    // The accept loop owns the sender, and ends all connections when it stops.
     let _ = draining.wait_for(|draining| *draining).await;
 }
 

@@ -2,7 +2,7 @@
 
 use amalgam_core::{
     Decider, Scope,
-    store::{Approval, Decided, Decision, TurnWrite},
+    store::{Approval, Decision, DecisionOutcome, TurnWrite},
 };
 use tokio::task::JoinSet;
 
@@ -48,15 +48,15 @@ pub(crate) async fn the_first_decision_stands(store: Engine) {
         let first = Decision { reason: Some("weil „ja“".into()), ..decision(approve, NOW + 1) };
         let stands = decided(&approval, &first);
         let answer = store.decide(&anna(), id, first).await.unwrap();
-        assert_eq!(answer, Some(Decided::Stands(stands.clone())));
+        assert_eq!(answer, Some(DecisionOutcome::Stands(stands.clone())));
         assert_eq!(store.approval(&anna(), id).await.unwrap().as_ref(), Some(&*stands));
 
         // The same again, from whomever and whenever, changes nothing; the other one comes too late.
         let again = Decision { by: "boss".into(), ..decision(approve, NOW + 9_999) };
         let answer = store.decide_as_admin(boss().admin().unwrap(), id, again).await.unwrap();
-        assert_eq!(answer, Some(Decided::Stands(stands.clone())));
+        assert_eq!(answer, Some(DecisionOutcome::Stands(stands.clone())));
         let answer = store.decide(&anna(), id, decision(!approve, NOW + 2)).await.unwrap();
-        assert_eq!(answer, Some(Decided::TooLate(stands.clone())));
+        assert_eq!(answer, Some(DecisionOutcome::TooLate(stands.clone())));
         assert_eq!(store.approval(&anna(), id).await.unwrap().as_ref(), Some(&*stands));
     }
 }
@@ -66,29 +66,29 @@ pub(crate) async fn what_has_run_out_is_not_decided_any_more(store: Engine) {
     for approve in [true, false] {
         let late = decision(approve, approval.expires_at_ms);
         let answer = store.decide(&anna(), "mcpr_1", late.clone()).await.unwrap();
-        assert_eq!(answer, Some(Decided::TooLate(Box::new(approval.clone()))));
+        assert_eq!(answer, Some(DecisionOutcome::TooLate(Box::new(approval.clone()))));
         let answer = store.decide_as_admin(boss().admin().unwrap(), "mcpr_1", late).await.unwrap();
-        assert_eq!(answer, Some(Decided::TooLate(Box::new(approval.clone()))));
+        assert_eq!(answer, Some(DecisionOutcome::TooLate(Box::new(approval.clone()))));
     }
     assert_eq!(store.approval(&anna(), "mcpr_1").await.unwrap(), Some(approval.clone()));
     let in_time = decision(true, approval.expires_at_ms - 1);
     let answer = store.decide(&anna(), "mcpr_1", in_time.clone()).await.unwrap();
-    assert_eq!(answer, Some(Decided::Stands(decided(&approval, &in_time))));
+    assert_eq!(answer, Some(DecisionOutcome::Stands(decided(&approval, &in_time))));
 }
 
 pub(crate) async fn a_caller_does_not_decide_in_the_administrators_place(store: Engine) {
     let approval = ask(&store, Approval { decider: Decider::Admin, ..asked(&Turn::new("hi"), "mcpr_1") }).await;
     let yes = decision(true, NOW + 1);
     let answer = store.decide(&anna(), "mcpr_1", yes.clone()).await.unwrap();
-    assert_eq!(answer, Some(Decided::NotYours(Box::new(approval.clone()))));
+    assert_eq!(answer, Some(DecisionOutcome::NotYours(Box::new(approval.clone()))));
     assert_eq!(store.approval(&anna(), "mcpr_1").await.unwrap(), Some(approval.clone()));
 
     let by_boss = Decision { by: "boss".into(), ..yes.clone() };
     let stands = decided(&approval, &by_boss);
     let answer = store.decide_as_admin(boss().admin().unwrap(), "mcpr_1", by_boss).await.unwrap();
-    assert_eq!(answer, Some(Decided::Stands(stands.clone())));
+    assert_eq!(answer, Some(DecisionOutcome::Stands(stands.clone())));
     let answer = store.decide(&anna(), "mcpr_1", yes).await.unwrap();
-    assert_eq!(answer, Some(Decided::NotYours(stands)));
+    assert_eq!(answer, Some(DecisionOutcome::NotYours(stands)));
 }
 
 pub(crate) async fn approvals_of_others_look_missing(store: Engine) {
@@ -108,7 +108,7 @@ pub(crate) async fn approvals_of_others_look_missing(store: Engine) {
     assert_eq!(store.approval(&anna(), "mcpr_1").await.unwrap(), Some(approval));
     // An administrator of the tenant sees it all the same.
     let granted = store.decide_as_admin(boss().admin().unwrap(), "mcpr_1", decision(true, NOW)).await.unwrap();
-    assert!(matches!(granted, Some(Decided::Stands(_))));
+    assert!(matches!(granted, Some(DecisionOutcome::Stands(_))));
     for stranger in strangers() {
         assert!(!store.use_approval(&stranger, "mcpr_1", "resp_1").await.unwrap());
     }
@@ -180,7 +180,7 @@ pub(crate) async fn racing_deciders_have_one_winner(store: Engine) {
     let stands = store.approval(&anna(), "mcpr_1").await.unwrap().unwrap();
     let winner = stands.decision.as_ref().unwrap().approve;
     for (approve, answer) in answers {
-        let expected = if approve == winner { Decided::Stands } else { Decided::TooLate };
+        let expected = if approve == winner { DecisionOutcome::Stands } else { DecisionOutcome::TooLate };
         assert_eq!(answer, expected(Box::new(stands.clone())), "everybody is told the decision of the first");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use amalgam_core::store::{Answer, Claim, Ending, Keyed, TurnWrite, Written};
+use amalgam_core::store::{Answer, Claim, Ending, IdempotencyKey, TurnWrite, WriteOutcome};
 use amalgam_protocol::Status;
 use bytes::Bytes;
 use tokio::{task::JoinSet, time::timeout};
@@ -11,8 +11,8 @@ use crate::given::*;
 
 const BODY: [u8; 32] = [7; 32];
 
-fn keyed(key: &str) -> Keyed {
-    Keyed { route: "POST /v1/responses".into(), key: key.into() }
+fn keyed(key: &str) -> IdempotencyKey {
+    IdempotencyKey { route: "POST /v1/responses".into(), key: key.into() }
 }
 
 async fn claim(store: &Engine, key: &str, id: &str) -> Claim {
@@ -83,7 +83,7 @@ pub(crate) async fn a_claim_belongs_to_a_user_and_a_route(store: Engine) {
         let theirs = store.claim(&stranger, &keyed("k"), BODY, "resp_2", HERE, NOW).await.unwrap();
         assert_eq!(theirs, Claim::First);
     }
-    let elsewhere = Keyed { route: "POST /v1/conversations".into(), key: "k".into() };
+    let elsewhere = IdempotencyKey { route: "POST /v1/conversations".into(), key: "k".into() };
     assert_eq!(store.claim(&anna(), &elsewhere, BODY, "resp_3", HERE, NOW).await.unwrap(), Claim::First);
 }
 
@@ -100,7 +100,7 @@ pub(crate) async fn the_last_step_of_a_turn_settles_its_claim(store: Engine) {
     keep(&store, &anna(), TurnWrite { answer: stored, ..stepwise.ending() }).await;
     let stored = Some((keyed("b"), Some(Answer::Stored)));
     keep(&store, &anna(), TurnWrite { answer: stored, ..at_once.whole(None) }).await;
-    let failed = Ending { told: told(Status::Failed), output: json("[]"), upstream: None };
+    let failed = Ending { state: told(Status::Failed), output: json("[]"), upstream: None };
     let given_back = TurnWrite {
         end: Some(Box::new(failed)),
         answer: Some((keyed("c"), None)),
@@ -119,7 +119,7 @@ pub(crate) async fn a_lost_write_settles_nothing(store: Engine) {
     let turn = Turn::new("hi");
     assert_eq!(claim(&store, "k", &turn.id).await, Claim::First);
     let lost = TurnWrite { answer: Some((keyed("k"), Some(Answer::Stored))), ..turn.ending() };
-    assert_eq!(store.write(&anna(), lost.into()).await.unwrap(), Written::Lost);
+    assert_eq!(store.write(&anna(), lost.into()).await.unwrap(), WriteOutcome::Lost);
     assert_eq!(claim(&store, "k", "resp_x").await, Claim::Running { response_id: turn.id });
 }
 
@@ -137,7 +137,7 @@ pub(crate) async fn claims_that_nobody_works_on_are_let_go_of(store: Engine) {
     let [(_, unwritten), (_, failed), (_, ended), (_, going)] = &turns;
     let theirs = store.claim(&anna(), &keyed("theirs"), BODY, "resp_theirs", THERE, NOW).await.unwrap();
     assert_eq!(theirs, Claim::First);
-    let failure = Ending { told: told(Status::Failed), output: json("[]"), upstream: None };
+    let failure = Ending { state: told(Status::Failed), output: json("[]"), upstream: None };
     keep(&store, &anna(), TurnWrite { end: Some(Box::new(failure)), ..failed.beginning(failed.begin()) }).await;
     keep(&store, &anna(), ended.whole(None)).await;
     let mut all: Vec<String> = turns.iter().map(|(_, turn)| turn.id.clone()).collect();

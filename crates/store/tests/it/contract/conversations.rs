@@ -1,7 +1,7 @@
 //! Conversations: their items in order, whoever adds them.
 
 use amalgam_core::store::{
-    Added, Begin, Conversation, ConversationItem, Ending, Listing, NewItem, Order, Page, TurnWrite,
+    AppendOutcome, Begin, Conversation, ConversationItem, Ending, Listing, NewItem, Order, Page, TurnWrite,
 };
 use amalgam_protocol::{Json, Status};
 use tokio::task::JoinSet;
@@ -50,10 +50,10 @@ pub(crate) async fn items_are_added_all_or_none(store: Engine) {
     let add = async |ids: &[&str]| {
         store.add_items(&anna(), "conv_1", ids.iter().map(|id| item(id)).collect()).await.unwrap().unwrap()
     };
-    assert_eq!(add(&["c", "d"]).await, Added::All);
-    assert_eq!(add(&["e", "b", "f"]).await, Added::Taken("b".into()));
-    assert_eq!(add(&["g", "g"]).await, Added::Taken("g".into()));
-    assert_eq!(add(&[]).await, Added::All);
+    assert_eq!(add(&["c", "d"]).await, AppendOutcome::All);
+    assert_eq!(add(&["e", "b", "f"]).await, AppendOutcome::Taken("b".into()));
+    assert_eq!(add(&["g", "g"]).await, AppendOutcome::Taken("g".into()));
+    assert_eq!(add(&[]).await, AppendOutcome::All);
     assert_eq!(history(&store).await, ["a", "b", "c", "d"]);
     // Another conversation may have an item of the same id, and each is found in its own.
     let other = Conversation { id: "conv_2".into(), created_at_ms: NOW, metadata: json("{}") };
@@ -92,7 +92,7 @@ pub(crate) async fn an_item_can_be_read_and_forgotten(store: Engine) {
     assert_eq!(store.delete_item(&anna(), "conv_x", "a").await.unwrap(), None);
     assert_eq!(history(&store).await, ["a", "c"]);
     assert_eq!(store.delete_item(&anna(), "conv_1", "c").await.unwrap(), Some(true));
-    assert_eq!(store.add_items(&anna(), "conv_1", vec![item("b"), item("d")]).await.unwrap(), Some(Added::All));
+    assert_eq!(store.add_items(&anna(), "conv_1", vec![item("b"), item("d")]).await.unwrap(), Some(AppendOutcome::All));
     assert_eq!(history(&store).await, ["a", "b", "d"]);
 }
 
@@ -106,7 +106,7 @@ pub(crate) async fn a_turn_adds_its_items_when_it_ends_well(store: Engine) {
     keep(&store, &anna(), stepwise.ending()).await;
     keep(&store, &anna(), TurnWrite { end: at_once.ending().end, ..at_once.beginning(within(&at_once)) }).await;
     let end = |turn: &Turn, status| {
-        Some(Box::new(Ending { told: told(status), output: turn.output.clone(), upstream: None }))
+        Some(Box::new(Ending { state: told(status), output: turn.output.clone(), upstream: None }))
     };
     let failing = TurnWrite { end: end(&failed, Status::Failed), ..failed.beginning(within(&failed)) };
     keep(&store, &anna(), failing).await;
@@ -150,7 +150,7 @@ pub(crate) async fn racing_additions_all_arrive_in_order(store: Engine) {
         racing.spawn(async move {
             if number % 2 == 0 {
                 let pair = vec![item(&format!("{number}-a")), item(&format!("{number}-b"))];
-                assert_eq!(store.add_items(&anna(), "conv_1", pair).await.unwrap(), Some(Added::All));
+                assert_eq!(store.add_items(&anna(), "conv_1", pair).await.unwrap(), Some(AppendOutcome::All));
             } else {
                 let turn = Turn::new("hi");
                 let begin = Begin {
@@ -159,7 +159,7 @@ pub(crate) async fn racing_additions_all_arrive_in_order(store: Engine) {
                     ..turn.begin()
                 };
                 let output = json(&format!(r#"[{{"id":"{number}-b"}}]"#));
-                let end = Some(Box::new(Ending { told: told(Status::Completed), output, upstream: None }));
+                let end = Some(Box::new(Ending { state: told(Status::Completed), output, upstream: None }));
                 keep(&store, &anna(), TurnWrite { end, ..turn.beginning(begin) }).await;
             }
         });

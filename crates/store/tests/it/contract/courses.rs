@@ -2,9 +2,9 @@
 
 use amalgam_core::{
     Scope,
-    search::words,
-    store::{Course, CoursePage, Imported, Within},
+    store::{Course, CoursePage, ImportCounts, Within},
 };
+use amalgam_knowledge::search::words;
 use tokio::task::JoinSet;
 
 use crate::given::*;
@@ -33,7 +33,7 @@ fn course(id: i64, title: &str, tags: &[&str], description: &str) -> Course {
     }
 }
 
-async fn put(store: &Engine, scope: &Scope, courses: &[Course]) -> Imported {
+async fn put(store: &Engine, scope: &Scope, courses: &[Course]) -> ImportCounts {
     store.put_courses(of(scope), courses.to_vec(), NOW).await.unwrap().unwrap()
 }
 
@@ -57,7 +57,7 @@ pub(crate) async fn courses_are_read_back_as_they_were_put(store: Engine) {
     };
     let plain = course(i64::MAX, "", &[], "");
     let both = [full.clone(), plain.clone()];
-    assert_eq!(put(&store, &anna, &both).await, Imported { created: 2, updated: 0, unchanged: 0 });
+    assert_eq!(put(&store, &anna, &both).await, ImportCounts { created: 2, updated: 0, unchanged: 0 });
     assert_eq!(store.course(&anna, 28).await.unwrap(), Some(full.clone()));
     assert_eq!(store.course(&anna, plain.id).await.unwrap(), Some(plain));
     assert_eq!(store.course(&scope(1, "bert"), 28).await.unwrap(), Some(full.clone()), "it is the tenant's");
@@ -65,21 +65,21 @@ pub(crate) async fn courses_are_read_back_as_they_were_put(store: Engine) {
 
     let gone = Course { active: false, ..full.clone() };
     let lines = [both[1].clone(), gone, course(5, "New", &[], "")];
-    assert_eq!(put(&store, &anna, &lines).await, Imported { created: 1, updated: 1, unchanged: 1 });
+    assert_eq!(put(&store, &anna, &lines).await, ImportCounts { created: 1, updated: 1, unchanged: 1 });
     assert_eq!(store.course(&anna, 28).await.unwrap(), None, "it is not offered any more");
-    assert_eq!(put(&store, &anna, &both).await, Imported { created: 0, updated: 1, unchanged: 1 });
+    assert_eq!(put(&store, &anna, &both).await, ImportCounts { created: 0, updated: 1, unchanged: 1 });
     assert_eq!(store.course(&anna, 28).await.unwrap(), Some(full));
 }
 
 pub(crate) async fn courses_are_put_all_or_none(store: Engine) {
     let anna = anna();
     let many: Vec<Course> = (1..=1200).map(|id| course(id, &format!("Course {id}"), &["bulk"], "")).collect();
-    assert_eq!(put(&store, &anna, &many).await, Imported { created: 1200, updated: 0, unchanged: 0 });
-    assert_eq!(put(&store, &anna, &many).await, Imported { created: 0, updated: 0, unchanged: 1200 });
+    assert_eq!(put(&store, &anna, &many).await, ImportCounts { created: 1200, updated: 0, unchanged: 0 });
+    assert_eq!(put(&store, &anna, &many).await, ImportCounts { created: 0, updated: 0, unchanged: 1200 });
     assert_eq!(store.search_courses(&anna, &words("bulk"), 0, 1).await.unwrap().count, 1200);
     // Of the same number the last one stays.
     let twice = [course(7, "Seven", &[], ""), course(7, "Seventh", &[], "")];
-    assert_eq!(put(&store, &anna, &twice).await, Imported { created: 0, updated: 2, unchanged: 0 });
+    assert_eq!(put(&store, &anna, &twice).await, ImportCounts { created: 0, updated: 2, unchanged: 0 });
     assert_eq!(store.course(&anna, 7).await.unwrap(), Some(twice[1].clone()));
 
     // Imports at once: each course is new once.
@@ -176,7 +176,7 @@ pub(crate) async fn courses_of_another_tenant_look_missing(store: Engine) {
     let theirs = course(1, "Their Java", &[], "");
     assert_eq!(
         put(&store, &other, std::slice::from_ref(&theirs)).await,
-        Imported { created: 1, updated: 0, unchanged: 0 }
+        ImportCounts { created: 1, updated: 0, unchanged: 0 }
     );
     assert_eq!(store.course(&other, 1).await.unwrap(), Some(theirs));
     assert_eq!(found(&store, &anna, "java python").await, [1]);

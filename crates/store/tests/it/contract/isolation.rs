@@ -2,7 +2,7 @@
 
 use amalgam_core::{
     Scope,
-    store::{Answer, Begin, ChainPosition, Claim, Conversation, Keyed, NewItem, Order, Page, Written},
+    store::{Answer, Begin, ChainPosition, Claim, Conversation, IdempotencyKey, NewItem, Order, Page, WriteOutcome},
 };
 
 use crate::given::*;
@@ -44,7 +44,7 @@ struct Things {
     place: ChainPosition,
     items: Vec<String>,
     conversation: String,
-    keyed: Keyed,
+    keyed: IdempotencyKey,
 }
 
 pub(crate) async fn what_is_foreign_looks_missing(store: Engine) {
@@ -55,7 +55,7 @@ pub(crate) async fn what_is_foreign_looks_missing(store: Engine) {
     let conversation = Conversation { id: "conv_anna".into(), created_at_ms: NOW, metadata: json(r#"{"a":"secret"}"#) };
     let item = NewItem { id: "msg_talk".into(), item: json(r#"{"id":"msg_talk"}"#) };
     store.create_conversation(&anna(), &conversation, vec![item]).await.unwrap();
-    let keyed = Keyed { route: "r".into(), key: "k".into() };
+    let keyed = IdempotencyKey { route: "r".into(), key: "k".into() };
     assert_eq!(store.claim(&anna(), &keyed, [1; 32], &turn.id, HERE, NOW).await.unwrap(), Claim::First);
     let theirs = Things {
         response: turn.id.clone(),
@@ -70,7 +70,7 @@ pub(crate) async fn what_is_foreign_looks_missing(store: Engine) {
         place: ChainPosition { chain: never.id.clone(), position: 0 },
         items: vec![never.input_id.clone(), never.output_id.clone(), "msg_never".into()],
         conversation: "conv_never".into(),
-        keyed: Keyed { route: "r".into(), key: "never".into() },
+        keyed: IdempotencyKey { route: "r".into(), key: "never".into() },
     };
     let before = store.events(&anna(), &turn.id, None, 100).await.unwrap().unwrap();
     for stranger in strangers() {
@@ -105,7 +105,10 @@ pub(crate) async fn ids_that_look_like_statements_are_only_ids(store: Engine) {
         assert_eq!(store.remembered(operator(), text).await.unwrap(), None);
         assert_eq!(store.revoke_key(operator(), None, text, NOW).await.unwrap(), None);
         let write = Turn { id: text.to_owned(), ..turn.clone() }.whole(None);
-        assert!(!matches!(store.write(&anna(), write.into()).await, Ok(Written::Kept)), "`{text}` is no response's id");
+        assert!(
+            !matches!(store.write(&anna(), write.into()).await, Ok(WriteOutcome::Kept)),
+            "`{text}` is no response's id"
+        );
     }
     assert!(store.response(&anna(), &turn.id).await.unwrap().is_some());
 }

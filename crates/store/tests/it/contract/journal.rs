@@ -2,7 +2,7 @@
 
 use amalgam_core::{
     BANK_LABEL, Scope,
-    store::{Begin, Buried, ToolOutcome, ToolRun, ToolStatistics, TurnWrite, Written},
+    store::{Begin, RecoveryCounts, ToolOutcome, ToolRun, ToolStatistics, TurnWrite, WriteOutcome},
 };
 use amalgam_protocol::Status;
 
@@ -70,7 +70,7 @@ pub(crate) async fn a_lost_write_leaves_no_trace_of_its_tools(store: Engine) {
     keep(&store, &anna(), ended.whole(None)).await;
     let step =
         |turn: &Turn| TurnWrite { tools: vec![ran(0), run(1)], approvals: vec![asked(turn, "mcpr_1")], ..turn.step() };
-    let lost = async |scope: &Scope, write| assert_eq!(store.write(scope, write).await.unwrap(), Written::Lost);
+    let lost = async |scope: &Scope, write| assert_eq!(store.write(scope, write).await.unwrap(), WriteOutcome::Lost);
     lost(&anna(), TurnWrite { process: THERE, ..step(&running) }.into()).await;
     lost(&anna(), step(&ended).into()).await;
     lost(&anna(), step(&Turn::new("never")).into()).await;
@@ -131,8 +131,8 @@ pub(crate) async fn a_dead_process_leaves_the_names_of_tools_of_unknown_end(stor
     keep(&store, &bob, TurnWrite { tools: vec![named(0, "pay")], ..theirs.beginning(theirs.begin()) }).await;
 
     store.beat(operator(), HERE, 1).await.unwrap();
-    let buried = store.bury(operator(), HERE, 1, error, NOW).await.unwrap();
-    assert_eq!(buried, Some(Buried { failed: 5, queued: 0 }));
+    let recovered = store.end_dead_process(operator(), HERE, 1, error, NOW).await.unwrap();
+    assert_eq!(recovered, Some(RecoveryCounts { failed: 5, queued: 0 }));
 
     let told = async |scope: &Scope, turn: &Turn| {
         let status = store.response(scope, &turn.id).await.unwrap().unwrap().status;

@@ -1,14 +1,13 @@
 //! Knowledge: what is brought in, and what is found.
 
 use amalgam_core::{
-    Scope,
-    execute::request::{ComparisonOperator, Condition},
-    knowledge::{chunks, language_of, question},
+    ComparisonOperator, Condition, Scope,
     store::{
-        Collection, DocumentListing, DocumentRecord, FoundChunk, Imported, KnowledgeQuery, NewChunk, NewDocument,
+        Collection, DocumentListing, DocumentRecord, FoundChunk, ImportCounts, KnowledgeQuery, NewChunk, NewDocument,
         Within,
     },
 };
+use amalgam_knowledge::{chunks, language_of, question};
 use tokio::task::JoinSet;
 
 use crate::given::*;
@@ -40,7 +39,7 @@ fn attributed(path: &str, text: &str, attributes: &[(&str, &str)]) -> NewDocumen
     NewDocument { attributes, ..document(path, &[text]) }
 }
 
-async fn put(store: &Engine, scope: &Scope, collection: &str, documents: &[NewDocument]) -> Imported {
+async fn put(store: &Engine, scope: &Scope, collection: &str, documents: &[NewDocument]) -> ImportCounts {
     store.put_documents(of(scope), collection, "here", None, documents.to_vec(), NOW).await.unwrap().unwrap()
 }
 
@@ -78,7 +77,7 @@ pub(crate) async fn a_piece_is_read_back_as_it_was_brought_in(store: Engine) {
         attributes: vec![("repo".into(), "amalgam \"x\"".into()), ("it's".into(), "a\\b\n".into())],
         ..document("src/turns.rs", &[])
     };
-    let created = Imported { created: 1, updated: 0, unchanged: 0 };
+    let created = ImportCounts { created: 1, updated: 0, unchanged: 0 };
     assert_eq!(put(&store, &anna, "code", std::slice::from_ref(&source)).await, created);
     let pieces = search(&store, &scope(1, "bert"), "commit", &[]).await;
     let [piece] = pieces.as_slice() else { panic!("{pieces:?}") };
@@ -252,11 +251,11 @@ pub(crate) async fn a_document_that_comes_again_takes_the_place_of_the_one_befor
     let before = [document("a.txt", &["first words", "second words"]), document("b.txt", &["other words"])];
     put(&store, &anna, "notes", &before).await;
     let old = search(&store, &anna, "first", &[]).await.remove(0).id;
-    assert_eq!(put(&store, &anna, "notes", &before).await, Imported { created: 0, updated: 0, unchanged: 2 });
+    assert_eq!(put(&store, &anna, "notes", &before).await, ImportCounts { created: 0, updated: 0, unchanged: 2 });
     assert_eq!(search(&store, &anna, "first", &[]).await[0].id, old, "nothing was touched");
 
     let after = [document("a.txt", &["third words"]), before[1].clone(), document("c.txt", &["new words"])];
-    assert_eq!(put(&store, &anna, "notes", &after).await, Imported { created: 1, updated: 1, unchanged: 1 });
+    assert_eq!(put(&store, &anna, "notes", &after).await, ImportCounts { created: 1, updated: 1, unchanged: 1 });
     assert_eq!(found(&store, &anna, "first second").await, [""; 0]);
     assert_eq!(found(&store, &anna, "third").await, ["a.txt:1"]);
     assert_ne!(search(&store, &anna, "third", &[]).await[0].id, old);
@@ -265,7 +264,7 @@ pub(crate) async fn a_document_that_comes_again_takes_the_place_of_the_one_befor
     assert_eq!((collections[0].documents, collections[0].chunks), (3, 3));
     // Another attribute is a change, too; of the same path the last one stays.
     let twice = [attributed("b.txt", "twice words", &[]), attributed("b.txt", "other words", &[("repo", "x")])];
-    assert_eq!(put(&store, &anna, "notes", &twice).await, Imported { created: 0, updated: 1, unchanged: 0 });
+    assert_eq!(put(&store, &anna, "notes", &twice).await, ImportCounts { created: 0, updated: 1, unchanged: 0 });
     assert_eq!(found(&store, &anna, "twice").await, [""; 0]);
     assert_eq!(found(&store, &anna, "other").await, ["b.txt:1"]);
 
@@ -440,7 +439,7 @@ pub(crate) async fn documents_come_in_all_or_none(store: Engine) {
     assert_eq!(store.collections(&anna).await.unwrap(), []);
     assert_eq!(found(&store, &anna, "needle").await, [""; 0]);
     // A collection without documents is there; one of a document without pieces, too.
-    assert_eq!(put(&store, &anna, "notes", &[]).await, Imported::default());
+    assert_eq!(put(&store, &anna, "notes", &[]).await, ImportCounts::default());
     put(&store, &anna, "notes", &[NewDocument { chunks: Vec::new(), ..fits.clone() }]).await;
     let collection = store.collections(&anna).await.unwrap().remove(0);
     assert_eq!((collection.documents, collection.chunks), (1, 0));
@@ -490,7 +489,7 @@ pub(crate) async fn embeddings_belong_to_the_model_of_their_collection(store: En
     assert_eq!(model().await.as_deref(), Some("small"));
     // The same document with embeddings is written again: they may be others.
     let again = put(Some("small"), vec![embedded("a.txt", &[2.0])]).await;
-    assert_eq!(again, Imported { created: 0, updated: 1, unchanged: 0 });
+    assert_eq!(again, ImportCounts { created: 0, updated: 1, unchanged: 0 });
     assert_eq!(embeddings(true).await, [Some(vec![2.0]), None, Some(vec![1.0; 1536]), None]);
     // Another model takes the place of the one before, and none does, too.
     put(Some("large"), vec![embedded("b.txt", &[3.0, 4.0])]).await;

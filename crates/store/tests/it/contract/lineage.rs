@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use amalgam_core::{
     UpstreamMemory,
-    store::{Begin, Ending, TurnWrite, Written},
+    store::{Begin, Ending, TurnWrite, WriteOutcome},
 };
 use amalgam_protocol::Status;
 use tokio::task::JoinSet;
@@ -98,7 +98,7 @@ pub(crate) async fn a_turn_that_failed_is_in_the_line_with_its_status(store: Eng
     keep(&store, &anna(), turn.beginning(Begin { parent, ..turn.begin() })).await;
     let lineage = store.lineage(&anna(), &turn.id).await.unwrap().unwrap();
     assert_eq!((lineage.status, &lineage.turns[1].output), (Status::InProgress, &json("[]")));
-    let failed = Ending { told: told(Status::Failed), output: json("[]"), upstream: None };
+    let failed = Ending { state: told(Status::Failed), output: json("[]"), upstream: None };
     keep(&store, &anna(), TurnWrite { end: Some(Box::new(failed)), ..turn.step() }).await;
     let lineage = store.lineage(&anna(), &turn.id).await.unwrap().unwrap();
     assert_eq!((lineage.status, lineage.turns.len()), (Status::Failed, 2));
@@ -153,7 +153,7 @@ pub(crate) async fn what_was_deleted_cannot_be_continued(store: Engine) {
     let alone = place(&store, &anna(), &root.id).await;
     assert!(store.delete_response(&anna(), &root.id).await.unwrap());
     let late = Turn::new("late");
-    assert_eq!(store.write(&anna(), late.whole(Some(alone)).into()).await.unwrap(), Written::Lost);
+    assert_eq!(store.write(&anna(), late.whole(Some(alone)).into()).await.unwrap(), WriteOutcome::Lost);
     assert_eq!(store.response(&anna(), &late.id).await.unwrap(), None);
 
     // Also when another response has come to be where it was.
@@ -161,7 +161,7 @@ pub(crate) async fn what_was_deleted_cannot_be_continued(store: Engine) {
     let stale = place(&store, &anna(), &alone.id).await;
     assert!(store.delete_response(&anna(), &alone.id).await.unwrap());
     let other = say(&store, &anna(), None, "other").await;
-    assert_eq!(store.write(&anna(), late.whole(Some(stale)).into()).await.unwrap(), Written::Lost);
+    assert_eq!(store.write(&anna(), late.whole(Some(stale)).into()).await.unwrap(), WriteOutcome::Lost);
     assert_eq!(line(&store, &anna(), &other.id).await, line_of(&[&other]));
 
     // Also when others build on it.
@@ -169,7 +169,7 @@ pub(crate) async fn what_was_deleted_cannot_be_continued(store: Engine) {
     let child = say(&store, &anna(), Some(&root), "child").await;
     let built_on = place(&store, &anna(), &root.id).await;
     assert!(store.delete_response(&anna(), &root.id).await.unwrap());
-    assert_eq!(store.write(&anna(), late.whole(Some(built_on)).into()).await.unwrap(), Written::Lost);
+    assert_eq!(store.write(&anna(), late.whole(Some(built_on)).into()).await.unwrap(), WriteOutcome::Lost);
     assert_eq!(store.response(&anna(), &late.id).await.unwrap(), None);
     assert_eq!(line(&store, &anna(), &child.id).await, line_of(&[&root, &child]));
 }
@@ -182,7 +182,7 @@ pub(crate) async fn a_place_that_was_deleted_is_not_taken_by_another(store: Engi
     assert!(store.delete_response(&anna(), &first.id).await.unwrap());
     let second = say(&store, &anna(), Some(&root), "second").await;
     let late = Turn::new("late");
-    assert_eq!(store.write(&anna(), late.whole(Some(stale)).into()).await.unwrap(), Written::Lost);
+    assert_eq!(store.write(&anna(), late.whole(Some(stale)).into()).await.unwrap(), WriteOutcome::Lost);
     assert_eq!(store.response(&anna(), &late.id).await.unwrap(), None);
     let third = say(&store, &anna(), Some(&second), "third").await;
     assert_eq!(line(&store, &anna(), &third.id).await, line_of(&[&root, &second, &third]));

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use amalgam_core::{
     Rights, TenantState,
-    store::{Answer, Begin, Buried, Claim, Keyed, ProcessId, ResponseState, TurnWrite, Written},
+    store::{Answer, Begin, Claim, IdempotencyKey, ProcessId, RecoveryCounts, ResponseState, TurnWrite, WriteOutcome},
 };
 use amalgam_protocol::{ErrorObject, Status};
 use tokio::task::JoinSet;
@@ -54,11 +54,15 @@ pub(crate) async fn what_a_dead_process_left_is_ended(store: Engine) {
     store.beat(operator(), HERE, 3).await.unwrap();
 
     for wrong in [2, 4] {
-        assert_eq!(store.bury(operator(), HERE, wrong, error, NOW).await.unwrap(), None, "it has beaten since");
+        assert_eq!(
+            store.end_dead_process(operator(), HERE, wrong, error, NOW).await.unwrap(),
+            None,
+            "it has beaten since"
+        );
     }
     assert_eq!(status(&store, &running).await, Status::InProgress);
-    let buried = store.bury(operator(), HERE, 3, error, NOW).await.unwrap();
-    assert_eq!(buried, Some(Buried { failed: 2, queued: 1 }));
+    let recovered = store.end_dead_process(operator(), HERE, 3, error, NOW).await.unwrap();
+    assert_eq!(recovered, Some(RecoveryCounts { failed: 2, queued: 1 }));
 
     for dead in [&running, &started] {
         let response = store.response(&anna(), &dead.id).await.unwrap().unwrap();
@@ -70,7 +74,7 @@ pub(crate) async fn what_a_dead_process_left_is_ended(store: Engine) {
     assert_eq!(statuses, [Status::Completed, Status::InProgress, Status::Queued]);
     assert_eq!(ids_taken(&store, THERE, 9).await, [taken.id, waiting.id]);
     assert_eq!(store.processes(operator()).await.unwrap(), []);
-    assert_eq!(store.bury(operator(), HERE, 3, error, NOW).await.unwrap(), None, "somebody was faster");
+    assert_eq!(store.end_dead_process(operator(), HERE, 3, error, NOW).await.unwrap(), None, "somebody was faster");
 }
 
 pub(crate) async fn only_one_buries_a_process(store: Engine) {
@@ -80,10 +84,10 @@ pub(crate) async fn only_one_buries_a_process(store: Engine) {
     let mut racing = JoinSet::new();
     for _ in 0..16 {
         let store = store.clone();
-        racing.spawn(async move { store.bury(operator(), HERE, 1, error, NOW).await.unwrap() });
+        racing.spawn(async move { store.end_dead_process(operator(), HERE, 1, error, NOW).await.unwrap() });
     }
-    let buried: Vec<_> = racing.join_all().await.into_iter().flatten().collect();
-    assert_eq!(buried, [Buried { failed: 1, queued: 0 }]);
+    let recovered: Vec<_> = racing.join_all().await.into_iter().flatten().collect();
+    assert_eq!(recovered, [RecoveryCounts { failed: 1, queued: 0 }]);
 }
 
 pub(crate) async fn a_dead_process_writes_nothing_any_more(store: Engine) {
@@ -92,11 +96,11 @@ pub(crate) async fn a_dead_process_writes_nothing_any_more(store: Engine) {
     let taken = queue(&store, "taken").await;
     assert_eq!(ids_taken(&store, HERE, 1).await, [taken.id.as_str()]);
     store.beat(operator(), HERE, 1).await.unwrap();
-    assert!(store.bury(operator(), HERE, 1, error, NOW).await.unwrap().is_some());
+    assert!(store.end_dead_process(operator(), HERE, 1, error, NOW).await.unwrap().is_some());
     assert_eq!(ids_taken(&store, THERE, 1).await, [taken.id.as_str()]);
 
     for write in [running.saying(0, 1, "x"), running.ending(), taken.starting(), taken.ending()] {
-        assert_eq!(store.write(&anna(), write.into()).await.unwrap(), Written::Lost);
+        assert_eq!(store.write(&anna(), write.into()).await.unwrap(), WriteOutcome::Lost);
     }
     assert_eq!(store.events(&anna(), &running.id, None, 9).await.unwrap().unwrap().chunks, []);
     keep(&store, &anna(), TurnWrite { process: THERE, ..taken.starting() }).await;
@@ -106,7 +110,7 @@ pub(crate) async fn a_dead_process_writes_nothing_any_more(store: Engine) {
 pub(crate) async fn claims_of_a_dead_process_are_free_unless_their_response_lives(store: Engine) {
     // P4: a turn that another process runs on is not begun a second time by the same request.
     let (running, handed_over, done) = (Turn::new("r"), Turn::new("h"), Turn::new("d"));
-    let keyed = |key: &str| Keyed { route: "r".into(), key: key.into() };
+    let keyed = |key: &str| IdempotencyKey { route: "r".into(), key: key.into() };
     let claim = |key: &'static str, id: String, process| {
         let store = store.clone();
         async move { store.claim(&anna(), &keyed(key), [1; 32], &id, process, NOW).await.unwrap() }
@@ -123,7 +127,7 @@ pub(crate) async fn claims_of_a_dead_process_are_free_unless_their_response_live
     let answer = Some((keyed("d"), Some(Answer::Stored)));
     keep(&store, &anna(), TurnWrite { answer, ..done.whole(None) }).await;
     store.beat(operator(), HERE, 1).await.unwrap();
-    assert!(store.bury(operator(), HERE, 1, error, NOW).await.unwrap().is_some());
+    assert!(store.end_dead_process(operator(), HERE, 1, error, NOW).await.unwrap().is_some());
 
     for free in ["r", "unwritten"] {
         assert_eq!(claim(free, "resp_x".into(), THERE).await, Claim::First, "{free}");
@@ -188,14 +192,14 @@ pub(crate) async fn a_queued_turn_starts_once(store: Engine) {
     let taken = queue(&store, "taken").await;
     assert_eq!(ids_taken(&store, HERE, 1).await, [taken.id.as_str()]);
     let elsewhere = TurnWrite { process: THERE, ..taken.starting() };
-    assert_eq!(store.write(&anna(), elsewhere.into()).await.unwrap(), Written::Lost);
+    assert_eq!(store.write(&anna(), elsewhere.into()).await.unwrap(), WriteOutcome::Lost);
     keep(&store, &anna(), taken.starting()).await;
-    assert_eq!(store.write(&anna(), taken.starting().into()).await.unwrap(), Written::Lost);
+    assert_eq!(store.write(&anna(), taken.starting().into()).await.unwrap(), WriteOutcome::Lost);
     assert_eq!(status(&store, &taken).await, Status::InProgress);
     keep(&store, &anna(), taken.ending()).await;
 
     let waiting = queue(&store, "waiting").await;
-    assert_eq!(store.write(&anna(), waiting.ending().into()).await.unwrap(), Written::Lost, "nobody runs it yet");
+    assert_eq!(store.write(&anna(), waiting.ending().into()).await.unwrap(), WriteOutcome::Lost, "nobody runs it yet");
     keep(&store, &anna(), waiting.starting()).await;
     assert_eq!(ids_taken(&store, THERE, 9).await, [""; 0]);
     keep(&store, &anna(), waiting.ending()).await;
@@ -220,7 +224,7 @@ pub(crate) async fn a_turn_that_was_given_back_waits_again(store: Engine) {
     assert_eq!(ids_taken(&store, THERE, 9).await, [first.id.as_str(), &second.id]);
     assert_eq!(
         store.write(&anna(), second.ending().into()).await.unwrap(),
-        Written::Lost,
+        WriteOutcome::Lost,
         "it is another process's now"
     );
 }

@@ -1,7 +1,8 @@
 //! Responses: written step by step, read, cancelled, deleted.
 
 use amalgam_core::store::{
-    Base, Begin, Cancelled, Ending, ResponseState, Retention, StoredResponse, Transcript, TurnWrite, Within, Written,
+    Base, Begin, CancelOutcome, Ending, ResponseState, Retention, StoredResponse, Transcript, TurnWrite, Within,
+    WriteOutcome,
 };
 use amalgam_protocol::{ErrorObject, Json, Provenance, ReportedUsage, Status, Usage};
 use bytes::Bytes;
@@ -11,7 +12,7 @@ use crate::given::*;
 pub(crate) async fn a_response_is_read_back_as_it_was_written(store: Engine) {
     let turn = Turn::new("hi");
     let end = Ending {
-        told: ResponseState {
+        state: ResponseState {
             status: Status::Incomplete,
             completed_at_ms: Some(NOW + 9),
             error: Some(ErrorObject {
@@ -49,7 +50,7 @@ pub(crate) async fn a_response_is_read_back_as_it_was_written(store: Engine) {
         store.response(&anna(), &turn.id).await.unwrap().unwrap(),
         StoredResponse {
             id: turn.id.clone(),
-            status: end.told,
+            status: end.state,
             created_at_ms: NOW,
             settings: begin.settings,
             input: turn.input.clone(),
@@ -66,7 +67,7 @@ pub(crate) async fn a_response_is_read_back_as_it_was_written(store: Engine) {
 pub(crate) async fn a_response_is_found_by_the_id_of_the_models_server_within_its_tenant(store: Engine) {
     let named = |turn: &Turn, provider_id: &str| {
         let mut end = turn.completed();
-        end.told.provenance.provider_id = Some(provider_id.to_owned());
+        end.state.provenance.provider_id = Some(provider_id.to_owned());
         TurnWrite { end: Some(Box::new(end)), ..turn.beginning(turn.begin()) }
     };
     let (older, newer, of_bert, elsewhere) = (Turn::new("1"), Turn::new("2"), Turn::new("3"), Turn::new("4"));
@@ -111,7 +112,7 @@ pub(crate) async fn a_write_that_comes_twice_is_kept_once(store: Engine) {
         keep(&store, &anna(), write.clone()).await;
     }
     for write in &writes {
-        assert_eq!(store.write(&anna(), write.clone().into()).await.unwrap(), Written::Lost);
+        assert_eq!(store.write(&anna(), write.clone().into()).await.unwrap(), WriteOutcome::Lost);
     }
     assert_eq!(line(&store, &anna(), &first.id).await, line_of(&[&root, &first]));
     assert_eq!(line(&store, &anna(), &fork.id).await, line_of(&[&root, &fork]));
@@ -121,10 +122,10 @@ pub(crate) async fn a_write_that_comes_twice_is_kept_once(store: Engine) {
 pub(crate) async fn a_response_that_has_ended_takes_no_more(store: Engine) {
     let turn = say(&store, &anna(), None, "hi").await;
     let before = store.response(&anna(), &turn.id).await.unwrap();
-    let other = Ending { told: told(Status::Failed), output: json("[]"), upstream: None };
+    let other = Ending { state: told(Status::Failed), output: json("[]"), upstream: None };
     let again = TurnWrite { end: Some(Box::new(other)), transcripts: vec![call(0)], ..turn.step() };
     for write in [again, turn.saying(5, 6, "late"), turn.starting()] {
-        assert_eq!(store.write(&anna(), write.into()).await.unwrap(), Written::Lost);
+        assert_eq!(store.write(&anna(), write.into()).await.unwrap(), WriteOutcome::Lost);
     }
     assert_eq!(store.response(&anna(), &turn.id).await.unwrap(), before);
     assert_eq!(store.events(&anna(), &turn.id, None, 9).await.unwrap().unwrap().chunks, []);
@@ -137,7 +138,7 @@ pub(crate) async fn a_response_of_another_process_takes_nothing(store: Engine) {
     let turn = Turn::new("hi");
     keep(&store, &anna(), turn.beginning(turn.begin())).await;
     let elsewhere = TurnWrite { process: THERE, ..turn.ending() };
-    assert_eq!(store.write(&anna(), elsewhere.into()).await.unwrap(), Written::Lost);
+    assert_eq!(store.write(&anna(), elsewhere.into()).await.unwrap(), WriteOutcome::Lost);
     let kept = store.response(&anna(), &turn.id).await.unwrap().unwrap();
     assert_eq!((kept.status, kept.output), (told(Status::InProgress), json("[]")));
     keep(&store, &anna(), turn.ending()).await;
@@ -145,7 +146,7 @@ pub(crate) async fn a_response_of_another_process_takes_nothing(store: Engine) {
 
 pub(crate) async fn a_response_that_is_not_there_takes_nothing(store: Engine) {
     let turn = Turn::new("hi");
-    assert_eq!(store.write(&anna(), turn.ending().into()).await.unwrap(), Written::Lost);
+    assert_eq!(store.write(&anna(), turn.ending().into()).await.unwrap(), WriteOutcome::Lost);
     for id in [turn.id.as_str(), "", "resp_1", "resp_AM-1-short"] {
         assert_eq!(store.response(&anna(), id).await.unwrap(), None);
         assert_eq!(store.lineage(&anna(), id).await.unwrap(), None);
@@ -222,15 +223,15 @@ pub(crate) async fn a_background_response_can_be_cancelled_once(store: Engine) {
     for begin in [Turn::queued, |turn: &Turn| Begin { background: true, ..turn.begin() }] {
         let turn = Turn::new("hi");
         keep(&store, &anna(), turn.beginning(begin(&turn))).await;
-        let Some(Cancelled::Ended(ended)) = store.cancel_response(&anna(), &turn.id, NOW + 1).await.unwrap() else {
+        let Some(CancelOutcome::Ended(ended)) = store.cancel_response(&anna(), &turn.id, NOW + 1).await.unwrap() else {
             panic!("it runs in the background");
         };
         assert_eq!((ended.status.clone(), ended.output.clone()), (told(Status::Cancelled), json("[]")));
         // Idempotent, and nothing that comes later changes it.
         let again = store.cancel_response(&anna(), &turn.id, NOW + 2).await.unwrap();
-        assert_eq!(again, Some(Cancelled::Ended(ended.clone())));
+        assert_eq!(again, Some(CancelOutcome::Ended(ended.clone())));
         for write in [turn.starting(), turn.saying(0, 1, "x"), turn.ending()] {
-            assert_eq!(store.write(&anna(), write.into()).await.unwrap(), Written::Lost);
+            assert_eq!(store.write(&anna(), write.into()).await.unwrap(), WriteOutcome::Lost);
         }
         assert_eq!(store.response(&anna(), &turn.id).await.unwrap(), Some(*ended));
         assert_eq!(store.take_queued(operator(), THERE, 9).await.unwrap(), []);
@@ -240,7 +241,7 @@ pub(crate) async fn a_background_response_can_be_cancelled_once(store: Engine) {
     keep(&store, &anna(), done.ending()).await;
     let stands = store.response(&anna(), &done.id).await.unwrap().unwrap();
     let asked = store.cancel_response(&anna(), &done.id, NOW + 1).await.unwrap();
-    assert_eq!(asked, Some(Cancelled::Ended(Box::new(stands))));
+    assert_eq!(asked, Some(CancelOutcome::Ended(Box::new(stands))));
 }
 
 pub(crate) async fn a_foreground_response_cannot_be_cancelled(store: Engine) {
@@ -248,7 +249,7 @@ pub(crate) async fn a_foreground_response_cannot_be_cancelled(store: Engine) {
     keep(&store, &anna(), running.beginning(running.begin())).await;
     let ended = say(&store, &anna(), None, "done").await;
     for id in [&running.id, &ended.id] {
-        assert_eq!(store.cancel_response(&anna(), id, NOW).await.unwrap(), Some(Cancelled::Foreground));
+        assert_eq!(store.cancel_response(&anna(), id, NOW).await.unwrap(), Some(CancelOutcome::Foreground));
     }
     keep(&store, &anna(), running.ending()).await;
 }
@@ -267,7 +268,7 @@ pub(crate) async fn a_deleted_response_is_gone_with_its_events_and_calls(store: 
     assert_eq!(store.items(&anna(), std::slice::from_ref(&turn.input_id)).await.unwrap(), [None]);
     let admin = anna();
     assert_eq!(store.turn(admin.admin().unwrap(), &turn.id).await.unwrap(), None);
-    assert_eq!(store.write(&anna(), turn.ending().into()).await.unwrap(), Written::Lost);
+    assert_eq!(store.write(&anna(), turn.ending().into()).await.unwrap(), WriteOutcome::Lost);
 
     // Were the same id ever made again, nothing of the old response would be in it.
     keep(&store, &anna(), turn.beginning(begin)).await;
@@ -409,7 +410,7 @@ pub(crate) async fn calls_and_words_of_a_turn_that_was_cancelled_from_outside_ar
 
     store.cancel_response(&anna(), &turn.id, NOW).await.unwrap().unwrap();
     let cancelled = store.response(&anna(), &turn.id).await.unwrap().unwrap();
-    assert_eq!(store.write(&anna(), late(0)).await.unwrap(), Written::Lost);
+    assert_eq!(store.write(&anna(), late(0)).await.unwrap(), WriteOutcome::Lost);
     for stranger in strangers() {
         store.add_unfinished(&stranger, late(0)).await.unwrap();
     }

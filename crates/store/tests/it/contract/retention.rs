@@ -3,8 +3,8 @@
 use amalgam_core::{
     BANK_LABEL, Rights, TenantState,
     store::{
-        Answer, Approval, BankOf, Begin, Claim, Conversation, KeyRecord, Keyed, NewItem, NewKey, Retention, ToolRun,
-        Transcript, TurnWrite,
+        Answer, Approval, BankOf, Begin, Claim, Conversation, IdempotencyKey, KeyRecord, NewItem, NewKey, Retention,
+        ToolRun, Transcript, TurnWrite,
     },
 };
 use amalgam_protocol::Status;
@@ -37,7 +37,7 @@ async fn aged(store: &Engine, created_at_ms: u64) -> Turn {
     let mut whole = turn.whole(None);
     whole.begin = Some(Box::new(Begin { created_at_ms, streamed: true, ..turn.begin() }));
     let end = whole.end.as_mut().unwrap();
-    end.told.completed_at_ms = Some(created_at_ms);
+    end.state.completed_at_ms = Some(created_at_ms);
     whole.events = turn.saying(0, 4, "frames").events;
     whole.transcripts = vec![Transcript { asked_at_ms: created_at_ms, ..call(0) }];
     keep(store, &anna(), whole).await;
@@ -55,7 +55,7 @@ async fn calls(store: &Engine, turn: &Turn) -> usize {
 
 pub(crate) async fn what_is_old_goes_and_what_is_young_stays(store: Engine) {
     let (old, young) = (aged(&store, NOW).await, aged(&store, NOW + 100).await);
-    let keyed = |key: &str| Keyed { route: "r".into(), key: key.into() };
+    let keyed = |key: &str| IdempotencyKey { route: "r".into(), key: key.into() };
     for (key, at) in [("old", NOW), ("young", NOW + 100)] {
         assert_eq!(store.claim(&anna(), &keyed(key), [1; 32], "resp_1", HERE, at).await.unwrap(), Claim::First);
         store.settle(&anna(), &keyed(key), "resp_1", Some(Answer::Stored)).await.unwrap();
@@ -88,7 +88,7 @@ pub(crate) async fn what_has_not_ended_stays(store: Engine) {
     keep(&store, &anna(), turn.saying(0, 3, "x")).await;
     let waiting = Turn::new("waiting");
     keep(&store, &anna(), waiting.beginning(waiting.queued())).await;
-    let keyed = Keyed { route: "r".into(), key: "k".into() };
+    let keyed = IdempotencyKey { route: "r".into(), key: "k".into() };
     assert_eq!(store.claim(&anna(), &keyed, [1; 32], &turn.id, HERE, NOW).await.unwrap(), Claim::First);
     let later = NOW + 1_000_000;
     let all = Retention {
@@ -170,7 +170,7 @@ pub(crate) async fn reset_forgets_turns_and_with_all_everything(store: Engine) {
         let conversation = Conversation { id: "conv_1".into(), created_at_ms: NOW, metadata: json("{}") };
         let item = NewItem { id: "msg_1".into(), item: json(r#"{"id":"msg_1"}"#) };
         store.create_conversation(&anna(), &conversation, vec![item]).await.unwrap();
-        let keyed = Keyed { route: "r".into(), key: "k".into() };
+        let keyed = IdempotencyKey { route: "r".into(), key: "k".into() };
         assert_eq!(store.claim(&anna(), &keyed, [1; 32], "resp_1", HERE, NOW).await.unwrap(), Claim::First);
         let turn = Turn::new("hi");
         let whole = TurnWrite {

@@ -6,7 +6,7 @@ use amalgam_core::{
     Scope,
     store::{
         Begin, MessageRecord, MetadataRecord, NewUserMessage, ProcessId, SessionEnd, SessionHistory, Ticket, TurnWrite,
-        Within, Written, session_topic,
+        Within, WriteOutcome, session_topic,
     },
 };
 use amalgam_protocol::Status;
@@ -35,7 +35,7 @@ pub(crate) fn words(turn: &Turn, content: &str) -> NewUserMessage {
 }
 
 pub(crate) async fn join_queue(store: &Engine, scope: &Scope, profile: Option<&str>) -> Ticket {
-    store.join_queue(scope, profile, HERE, NOW).await.unwrap()
+    store.join_queue(scope, profile, HERE, NOW, None).await.unwrap().ticket
 }
 
 pub(crate) async fn is_next(store: &Engine, scope: &Scope, ticket: Ticket) -> Option<bool> {
@@ -61,7 +61,7 @@ pub(crate) async fn talk(
     process: ProcessId,
     text: &str,
 ) -> Ticket {
-    let ticket = store.join_queue(scope, profile, process, NOW).await.unwrap();
+    let ticket = store.join_queue(scope, profile, process, NOW, None).await.unwrap().ticket;
     loop {
         let changed = store.changed(&session_topic(ticket.session_id));
         match store.is_next(scope, ticket).await.unwrap() {
@@ -201,16 +201,16 @@ pub(crate) async fn a_lost_write_says_nothing_in_the_thread(store: Engine) {
     let turn = Turn::new("one");
     let heard = store.append_message(&anna, ticket, words(&turn, "one")).await.unwrap().unwrap();
     let unknown = answering(&turn, ticket, &heard, "re one");
-    assert_eq!(store.write(&anna, unknown.into()).await.unwrap(), Written::Lost, "it has not begun");
+    assert_eq!(store.write(&anna, unknown.into()).await.unwrap(), WriteOutcome::Lost, "it has not begun");
     keep(&store, &anna, turn.beginning(turn.begin())).await;
     let foreign = TurnWrite { process: THERE, ..answering(&turn, ticket, &heard, "re one") };
-    assert_eq!(store.write(&anna, foreign.into()).await.unwrap(), Written::Lost);
+    assert_eq!(store.write(&anna, foreign.into()).await.unwrap(), WriteOutcome::Lost);
     assert_eq!(said(&store, &anna, ticket.session_id).await, dialogue(&[("user", "one")]));
     assert_eq!(is_next(&store, &anna, next).await, Some(false));
 
     keep(&store, &anna, answering(&turn, ticket, &heard, "re one")).await;
     let twice = answering(&turn, ticket, &heard, "again");
-    assert_eq!(store.write(&anna, twice.into()).await.unwrap(), Written::Lost);
+    assert_eq!(store.write(&anna, twice.into()).await.unwrap(), WriteOutcome::Lost);
     let expected = dialogue(&[("user", "one"), ("assistant", "re one")]);
     assert_eq!(said(&store, &anna, ticket.session_id).await, expected);
     assert_eq!(store.sessions(&anna, None, 9).await.unwrap()[0].messages, 2);
@@ -332,14 +332,14 @@ pub(crate) async fn a_dead_process_leaves_the_thread_usable(store: Engine) {
     let dead = join_queue(&store, &anna, None).await;
     let waiting = join_queue(&store, &anna, None).await;
     let other = join_queue(&store, &scope(2, "anna"), None).await;
-    let elsewhere = store.join_queue(&anna, None, THERE, NOW).await.unwrap();
+    let elsewhere = store.join_queue(&anna, None, THERE, NOW, None).await.unwrap().ticket;
     let turn = Turn::new("one");
     let heard = store.append_message(&anna, dead, words(&turn, "one")).await.unwrap().unwrap();
     keep(&store, &anna, turn.beginning(turn.begin())).await;
     keep(&store, &anna, TurnWrite { tools: vec![run(0)], ..turn.step() }).await;
     store.beat(operator(), HERE, 1).await.unwrap();
     let told = store.changed(&session_topic(dead.session_id));
-    assert!(store.bury(operator(), HERE, 1, died, NOW).await.unwrap().is_some());
+    assert!(store.end_dead_process(operator(), HERE, 1, died, NOW).await.unwrap().is_some());
     timeout(Duration::from_secs(60), told).await.expect("those who wait are told");
 
     for (scope, gone) in [(&anna, dead), (&anna, waiting), (&scope(2, "anna"), other)] {
@@ -347,9 +347,9 @@ pub(crate) async fn a_dead_process_leaves_the_thread_usable(store: Engine) {
     }
     let error = known("error", r#"{"code":"process_died","message":"the process diedbook_room"}"#);
     assert_eq!(metadata(&store, &anna, heard.user_message_id).await, [error]);
-    // What it does after it was buried says nothing.
+    // What it does after it was recovered says nothing.
     let late = answering(&turn, dead, &heard, "re one");
-    assert_eq!(store.write(&anna, late.into()).await.unwrap(), Written::Lost);
+    assert_eq!(store.write(&anna, late.into()).await.unwrap(), WriteOutcome::Lost);
     assert_eq!(is_next(&store, &anna, elsewhere).await, Some(true));
     store.leave_queue(&anna, elsewhere, None).await.unwrap();
     let next = talk(&store, &anna, None, THERE, "two").await;
@@ -393,7 +393,7 @@ pub(crate) async fn a_response_that_ended_otherwise_does_not_block(store: Engine
     for (status, expected) in [(Status::Failed, told("failed", message)), (Status::Completed, Vec::new())] {
         let (turn, next, question) = speak(false).await;
         let mut end = turn.completed();
-        end.told = self::told(status);
+        end.state = self::told(status);
         keep(&store, &anna, TurnWrite { end: Some(Box::new(end)), ..turn.step() }).await;
         assert_eq!(is_next(&store, &anna, next).await, Some(true));
         assert_eq!(metadata(&store, &anna, question).await, expected);
@@ -405,10 +405,10 @@ pub(crate) async fn whoever_went_away_while_getting_in_line_does_not_block(store
     let anna = anna();
     // At once, and after having looked for a moment whether it is done.
     for patience in [None, Some(0), Some(50), Some(200)] {
-        let getting = store.join_queue(&anna, None, HERE, NOW);
+        let getting = store.join_queue(&anna, None, HERE, NOW, None);
         let Some(patience) = patience else { continue };
         if let Ok(told) = timeout(Duration::from_micros(patience), getting).await {
-            store.leave_queue(&anna, told.unwrap(), None).await.unwrap();
+            store.leave_queue(&anna, told.unwrap().ticket, None).await.unwrap();
         }
     }
     let ticket = join_queue(&store, &anna, None).await;

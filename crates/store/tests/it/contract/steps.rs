@@ -67,7 +67,7 @@ async fn begin(store: &Engine, turn: &Turn) {
 }
 
 async fn end(store: &Engine, turn: &Turn, status: Status) {
-    let ending = Ending { told: told(status), output: turn.output.clone(), upstream: None };
+    let ending = Ending { state: told(status), output: turn.output.clone(), upstream: None };
     keep(store, &anna(), TurnWrite { end: Some(Box::new(ending)), ..turn.step() }).await;
 }
 
@@ -251,14 +251,14 @@ pub(crate) async fn a_dead_processs_step_is_taken_again(store: Engine) {
     let answer = Turn::new("hi");
     let step = submitted("t1", 1, &answer);
     assert_eq!(take(&store, step.clone()).await, first(None));
-    store.bury(operator(), HERE, 1, died, NOW).await.unwrap().unwrap();
+    store.end_dead_process(operator(), HERE, 1, died, NOW).await.unwrap().unwrap();
     assert_eq!(turn(&store, "t1").await.steps, [kept(&step, StepState::Gone)]);
     let anew = Turn::new("anew");
     let step = NewStep { process: THERE, response_id: anew.id.clone(), ..step };
     assert_eq!(take(&store, step.clone()).await, first(None));
     assert_eq!(turn(&store, "t1").await.steps, [kept(&step, StepState::Running)]);
     keep(&store, &anna(), TurnWrite { process: THERE, ..anew.beginning(anew.begin()) }).await;
-    store.bury(operator(), THERE, 1, died, NOW).await.unwrap().unwrap();
+    store.end_dead_process(operator(), THERE, 1, died, NOW).await.unwrap().unwrap();
     assert_eq!(turn(&store, "t1").await.steps, [kept(&step, StepState::Ended(Status::Failed))]);
     store.beat(operator(), HERE, 2).await.unwrap();
     let third = Turn::new("third");
@@ -269,7 +269,7 @@ pub(crate) async fn a_dead_processs_step_is_taken_again(store: Engine) {
 
     let results = results("t1", 2, &third, &Turn::new("x"));
     assert_eq!(take(&store, results.clone()).await, first(Some(&third)));
-    store.bury(operator(), HERE, 2, died, NOW).await.unwrap().unwrap();
+    store.end_dead_process(operator(), HERE, 2, died, NOW).await.unwrap().unwrap();
     store.beat(operator(), THERE, 2).await.unwrap();
     assert_eq!(take(&store, again(&results)).await, first(Some(&third)));
 }

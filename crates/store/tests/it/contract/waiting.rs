@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use amalgam_core::{
     BoxFuture,
-    store::{Answer, Claim, Keyed, TurnWrite},
+    store::{Answer, Claim, IdempotencyKey, TurnWrite},
 };
 use tokio::time::timeout;
 
@@ -46,7 +46,7 @@ pub(crate) async fn whoever_waits_for_a_response_is_called(store: Engine) {
     keep(&store, &anna(), orphan.beginning(orphan.begin())).await;
     store.beat(operator(), HERE, 1).await.unwrap();
     let waiting = store.changed(&orphan.id);
-    store.bury(operator(), HERE, 1, |_| "{}".into(), NOW).await.unwrap().unwrap();
+    store.end_dead_process(operator(), HERE, 1, |_| "{}".into(), NOW).await.unwrap().unwrap();
     called(waiting, "its process died").await;
 }
 
@@ -64,13 +64,13 @@ pub(crate) async fn whoever_waits_for_queued_turns_is_called(store: Engine) {
     assert_eq!(store.take_queued(operator(), HERE, 1).await.unwrap().len(), 1);
     store.beat(operator(), HERE, 1).await.unwrap();
     let waiting = store.changed("");
-    store.bury(operator(), HERE, 1, |_| "{}".into(), NOW).await.unwrap().unwrap();
+    store.end_dead_process(operator(), HERE, 1, |_| "{}".into(), NOW).await.unwrap().unwrap();
     called(waiting, "a turn of a dead process waits again").await;
 }
 
 pub(crate) async fn whoever_waits_for_a_claim_is_called(store: Engine) {
     for answer in [None, Some(Answer::Stored)] {
-        let keyed = Keyed { route: "r".into(), key: format!("{answer:?}") };
+        let keyed = IdempotencyKey { route: "r".into(), key: format!("{answer:?}") };
         let id = Turn::new("hi").id;
         assert_eq!(store.claim(&anna(), &keyed, [1; 32], &id, HERE, NOW).await.unwrap(), Claim::First);
         let waiting = store.changed(&id);

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use amalgam_core::StoreError;
-use amalgam_store::postgres::PostgresOptions;
+use amalgam_store_postgres::PostgresOptions;
 use tokio::task::JoinSet;
 
 use super::given::{Fresh, WAITING, runtime};

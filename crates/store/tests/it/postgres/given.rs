@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use amalgam_store::postgres::{Postgres, PostgresOptions};
+use amalgam_store_postgres::{Postgres, PostgresOptions};
 use amalgam_testkit::Database;
 use tempfile::TempDir;
 use tokio::task::JoinSet;

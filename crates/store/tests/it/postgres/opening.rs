@@ -1,10 +1,8 @@
 //! Opening a database: migrations, what is refused, what is warned of, and what is never told.
 
 use amalgam_core::Store as _;
-use amalgam_store::{
-    migrate::{MigrationProblem, MigrationStatus},
-    postgres::{Migrations, Postgres, PostgresOpenError, PostgresOptions},
-};
+use amalgam_store::migrate::{MigrationProblem, MigrationStatus, Migrations};
+use amalgam_store_postgres::{Postgres, PostgresOpenError, PostgresOptions};
 
 use super::given::{Fresh, runtime};
 use crate::{

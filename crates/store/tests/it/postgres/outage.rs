@@ -10,9 +10,9 @@ use std::{
 
 use amalgam_core::{
     StoreError,
-    store::{TurnWrite, Written},
+    store::{TurnWrite, WriteOutcome},
 };
-use amalgam_store::postgres::{Postgres, PostgresOptions};
+use amalgam_store_postgres::{Postgres, PostgresOptions};
 use tokio::{task::JoinSet, time::timeout};
 
 use super::{
@@ -48,7 +48,7 @@ fn write_on(store: &Engine, log: &Arc<Log>, writing: &mut JoinSet<()>) {
             let turn = Turn::new("on and on");
             let write = TurnWrite { transcripts: vec![call(0)], ..turn.whole(None) };
             match store.write(&anna(), write.into()).await {
-                Ok(Written::Kept) => log.kept.lock().unwrap().push(turn.id),
+                Ok(WriteOutcome::Kept) => log.kept.lock().unwrap().push(turn.id),
                 Err(StoreError::Unavailable(_) | StoreError::Busy) => {
                     log.refused.lock().unwrap().push(turn.id);
                     tokio::time::sleep(Duration::from_millis(20)).await;
@@ -161,7 +161,7 @@ fn a_session_that_is_ended_while_it_is_set_up_is_made_anew() {
         writing.spawn(async move { writer.write(&anna(), Turn::new("one").whole(None).into()).await });
         until("the session is being set up", SOON, || proxy.lost() > 0).await;
         proxy.cut();
-        assert_eq!(writing.join_next().await.unwrap().unwrap().unwrap(), Written::Kept);
+        assert_eq!(writing.join_next().await.unwrap().unwrap().unwrap(), WriteOutcome::Kept);
         assert_eq!(aside.count("SELECT count(*) FROM responses").await, 1);
     });
 }
@@ -191,7 +191,7 @@ async fn write_through(proxy: &Proxy, loses: Loses, store: &Engine, write: TurnW
     }
     assert!(writing.try_join_next().is_none(), "the answer must not have come");
     proxy.cut();
-    assert_eq!(writing.join_next().await.unwrap().unwrap().unwrap(), Written::Kept);
+    assert_eq!(writing.join_next().await.unwrap().unwrap().unwrap(), WriteOutcome::Kept);
     assert_eq!(aside.count(arrived).await, 1);
 }
 
@@ -250,7 +250,7 @@ fn a_write_that_comes_again_after_an_unknown_outcome_is_known() {
         proxy.cut();
         keep(&store, &anna(), turn.ending()).await;
         // Only once: from then on it is a response that has ended.
-        assert_eq!(store.write(&anna(), turn.ending().into()).await.unwrap(), Written::Lost);
+        assert_eq!(store.write(&anna(), turn.ending().into()).await.unwrap(), WriteOutcome::Lost);
     });
 }
 

@@ -4,7 +4,7 @@ use std::{collections::HashSet, time::Duration};
 
 use amalgam_core::{
     BoxFuture,
-    store::{ProcessId, Written},
+    store::{ProcessId, WriteOutcome},
 };
 use tokio::{task::JoinSet, time::timeout};
 
@@ -35,7 +35,7 @@ fn another_process_hears_of_what_has_changed() {
         let cancelled = one.changed(&turn.id);
         other.cancel_response(&anna(), &turn.id, NOW).await.unwrap().unwrap();
         called(cancelled, "the other one cancels it").await;
-        assert_eq!(one.write(&anna(), turn.ending().into()).await.unwrap(), Written::Lost);
+        assert_eq!(one.write(&anna(), turn.ending().into()).await.unwrap(), WriteOutcome::Lost);
 
         let turn = Turn::new("again");
         keep(&one, &anna(), turn.beginning(turn.begin())).await;

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use amalgam_core::store::{FileRecord, StepState, TakenStep};
-use amalgam_store::postgres::{Postgres, PostgresOptions};
+use amalgam_store_postgres::{Postgres, PostgresOptions};
 use bytes::Bytes;
 use tokio::{task::JoinSet, time::timeout};
 

@@ -4,9 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use amalgam_core::{
     BoxFuture,
-    store::{Written, session_topic},
+    store::{WriteOutcome, session_topic},
 };
-use amalgam_store::postgres::{Postgres, PostgresOptions};
+use amalgam_store_postgres::{Postgres, PostgresOptions};
 use tokio::{task::JoinSet, time::timeout};
 
 use super::{
@@ -44,10 +44,10 @@ fn another_process_hears_when_a_place_goes() {
     let database = Fresh::make();
     runtime().block_on(async {
         let (one, other, anna) = (database.store().await, database.store().await, anna());
-        let join_queue = async || one.join_queue(&anna, None, HERE, NOW).await.unwrap();
+        let join_queue = async || one.join_queue(&anna, None, HERE, NOW, None).await.unwrap().ticket;
         let (leaves, ends, deleted, dies) =
             (join_queue().await, join_queue().await, join_queue().await, join_queue().await);
-        let behind = other.join_queue(&anna, None, THERE, NOW).await.unwrap();
+        let behind = other.join_queue(&anna, None, THERE, NOW, None).await.unwrap().ticket;
         let bell = session_topic(behind.session_id);
 
         let gone = other.changed(&bell);
@@ -69,8 +69,8 @@ fn another_process_hears_when_a_place_goes() {
         assert_eq!(one.is_next(&anna, dies).await.unwrap(), Some(true));
         one.beat(operator(), HERE, 1).await.unwrap();
         let gone = one.changed(&bell);
-        assert!(other.bury(operator(), HERE, 1, died, NOW).await.unwrap().is_some());
-        called(gone, "a process is buried").await;
+        assert!(other.end_dead_process(operator(), HERE, 1, died, NOW).await.unwrap().is_some());
+        called(gone, "a process is recovered").await;
         assert_eq!(other.is_next(&anna, behind).await.unwrap(), Some(true));
     });
 }
@@ -105,7 +105,7 @@ fn what_was_done_in_a_thread_is_not_done_twice_when_the_answer_is_lost() {
         talk(&store, &anna(), None, HERE, "warm").await;
 
         let asked = store.clone();
-        let join_queue = async move { asked.join_queue(&anna(), None, HERE, NOW).await.unwrap() };
+        let join_queue = async move { asked.join_queue(&anna(), None, HERE, NOW, None).await.unwrap().ticket };
         let ticket = ask_and_lose(&proxy, Loses::Answers, &aside, PLACES, join_queue).await;
         assert_eq!(aside.count(PLACES).await, 1);
         assert_eq!(store.is_next(&anna(), ticket).await.unwrap(), Some(true));
@@ -124,7 +124,7 @@ fn what_was_done_in_a_thread_is_not_done_twice_when_the_answer_is_lost() {
         let answer = async move { asked.write(&anna(), end.into()).await.unwrap() };
         let answered = "SELECT count(*) FROM messages WHERE content = 're one'";
         let written = ask_and_lose(&proxy, Loses::AnswersToCommits, &aside, answered, answer).await;
-        assert_eq!(written, Written::Kept);
+        assert_eq!(written, WriteOutcome::Kept);
         assert_eq!(aside.count(PLACES).await, 0);
         assert_eq!(said(&store, &anna(), ticket.session_id).await.len(), 4);
         assert_eq!(store.sessions(&anna(), None, 1).await.unwrap()[0].messages, 4);
@@ -138,11 +138,11 @@ fn a_place_that_nobody_was_told_of_goes_with_the_next_sign_of_life() {
     runtime().block_on(async {
         let (proxy, store) = database.store_behind_a_proxy(PostgresOptions { connections: 1, ..impatient() }).await;
         let (aside, anna) = (database.aside().await, anna());
-        let kept = store.join_queue(&anna, None, HERE, NOW).await.unwrap();
+        let kept = store.join_queue(&anna, None, HERE, NOW, None).await.unwrap().ticket;
 
         // The server does it, but says nothing, and does not say anything any more.
         proxy.lose(Loses::Answers);
-        assert!(store.join_queue(&anna, None, HERE, NOW).await.is_err());
+        assert!(store.join_queue(&anna, None, HERE, NOW, None).await.is_err());
         aside.until(PLACES, |count| count == 2).await;
         assert!(store.leave_queue(&anna, kept, None).await.is_err());
         proxy.cut();
@@ -160,7 +160,7 @@ fn whoever_went_away_while_the_thread_was_held_does_not_block() {
         talk(&store, &anna, None, HERE, "first").await;
         let (aside, watch) = (database.aside().await, database.aside().await);
         aside.run("BEGIN; SELECT FROM sessions FOR UPDATE").await;
-        let mut getting = store.join_queue(&anna, None, HERE, NOW);
+        let mut getting = store.join_queue(&anna, None, HERE, NOW, None);
         while timeout(Duration::from_millis(20), &mut getting).await.is_err() {
             if watch.count(WAITING).await == 1 {
                 break;
@@ -171,7 +171,7 @@ fn whoever_went_away_while_the_thread_was_held_does_not_block() {
         assert_eq!(watch.count(PLACES).await, 0);
         aside.run("COMMIT").await;
         watch.until(PLACES, |count| count == 1).await;
-        let ticket = store.join_queue(&anna, None, HERE, NOW).await.unwrap();
+        let ticket = store.join_queue(&anna, None, HERE, NOW, None).await.unwrap().ticket;
         assert_eq!(store.is_next(&anna, ticket).await.unwrap(), Some(true));
     });
 }

@@ -3,16 +3,17 @@
 use std::path::Path;
 
 use amalgam_core::Store as _;
-use amalgam_store::postgres::{Postgres, PostgresOpenError, PostgresOptions};
+use amalgam_store::SqlStore;
+use amalgam_store_postgres::{Postgres, PostgresOpenError, PostgresOptions};
 use amalgam_testkit::Certificates;
 
 use super::given::{Aside, Cluster, Fresh, runtime};
 
-async fn open(url: &str, options: &str) -> Result<Postgres, PostgresOpenError> {
+async fn open(url: &str, options: &str) -> Result<SqlStore<Postgres>, PostgresOpenError> {
     Postgres::open(&format!("{url}?{options}"), PostgresOptions::default()).await
 }
 
-fn text(opened: Result<Postgres, PostgresOpenError>) -> String {
+fn text(opened: Result<SqlStore<Postgres>, PostgresOpenError>) -> String {
     let error = opened.err().expect("it must be refused");
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(&error);

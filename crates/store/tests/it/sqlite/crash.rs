@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use amalgam_store::sqlite::{Sqlite, SqliteOptions};
+use amalgam_store_sqlite::{Sqlite, SqliteOptions};
 use tokio::task::JoinSet;
 
 use super::{Home, runtime};

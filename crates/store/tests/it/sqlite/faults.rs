@@ -5,8 +5,8 @@ use std::{
     time::Duration,
 };
 
-use amalgam_core::{StoreError, store::Written};
-use amalgam_store::sqlite::SqliteOptions;
+use amalgam_core::{StoreError, store::WriteOutcome};
+use amalgam_store_sqlite::SqliteOptions;
 use rusqlite::TransactionBehavior;
 
 use super::{Home, runtime};
@@ -42,7 +42,7 @@ pub(super) async fn write_until_full(store: &Engine) -> (Vec<Turn>, Turn) {
         let turn = Turn::new(&"x".repeat(20_000));
         match store.write(&anna(), turn.whole(None).into()).await {
             Ok(written) => {
-                assert_eq!(written, Written::Kept);
+                assert_eq!(written, WriteOutcome::Kept);
                 kept.push(turn);
             }
             Err(error) => {
@@ -83,7 +83,7 @@ fn a_write_that_cannot_be_does_not_harm_those_beside_it() {
             match number % 10 {
                 3 => assert!(matches!(outcome, Err(StoreError::Broken(_))) && !there, "{number}: {outcome:?}"),
                 7 => assert!(matches!(outcome, Err(StoreError::Unavailable(_))) && !there, "{number}: {outcome:?}"),
-                _ => assert!(matches!(outcome, Ok(Written::Kept)) && there, "{number}: {outcome:?}"),
+                _ => assert!(matches!(outcome, Ok(WriteOutcome::Kept)) && there, "{number}: {outcome:?}"),
             }
         }
         assert_eq!(home.count("transcripts"), 0);

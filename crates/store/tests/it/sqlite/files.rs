@@ -2,10 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use amalgam_store::{
-    migrate::{MigrationError, MigrationProblem, MigrationStatus},
-    sqlite::{LockError, Migrations, Sqlite, SqliteOpenError, SqliteOptions},
-};
+use amalgam_store::migrate::{MigrationError, MigrationProblem, MigrationStatus, Migrations};
+use amalgam_store_sqlite::{LockError, Sqlite, SqliteOpenError, SqliteOptions};
 
 use super::{Home, runtime};
 use crate::{contract::sessions::talk, given::*};

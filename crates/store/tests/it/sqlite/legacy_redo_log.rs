@@ -4,7 +4,7 @@
 
 use std::{error::Error as _, fs, fs::OpenOptions, io::Write as _, path::PathBuf, thread};
 
-use amalgam_store::sqlite::{RedoLogError, Sqlite, SqliteOpenError, SqliteOptions};
+use amalgam_store_sqlite::{RedoLogError, Sqlite, SqliteOpenError, SqliteOptions};
 
 use super::{Home, runtime};
 use crate::given::*;

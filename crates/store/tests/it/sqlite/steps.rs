@@ -1,6 +1,6 @@
 //! Submissions to a file that several stores have open.
 
-use amalgam_store::sqlite::SqliteOptions;
+use amalgam_store_sqlite::SqliteOptions;
 
 use super::{Home, runtime};
 use crate::contract::steps::race;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use amalgam_store::sqlite::SqliteOptions;
+use amalgam_store_sqlite::SqliteOptions;
 
 use super::{Home, runtime};
 use crate::{

@@ -11,7 +11,7 @@ use std::{
 };
 
 use amalgam_core::StoreError;
-use amalgam_store::sqlite::SqliteOptions;
+use amalgam_store_sqlite::SqliteOptions;
 use rusqlite::{Connection, backup::Backup};
 use tokio::task::JoinSet;
 use tracing::{Event, Level, Metadata, Subscriber, span};

@@ -1,4 +1,4 @@
-//! A running process and the requests that wait for it.
+//! A running process and its pending requests.
 
 use std::{
     collections::HashMap,
@@ -26,28 +26,28 @@ use super::super::McpProcess;
 use super::super::rpc::{self, Failure, Message, broken};
 use crate::text;
 
-/// The most that one message may have.
+/// The maximum size of one message.
 const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
-/// Messages that wait to be written. When it is full, requests wait in their own time, and replies are dropped.
+/// Messages waiting to be written. When the queue is full, requests wait within their timeout, and replies are dropped.
 const MAX_WAITING: usize = 32;
 /// How much of a process's standard error is logged.
-const MAX_COMPLAINTS: usize = 200;
-const MAX_COMPLAINT_BYTES: usize = 4 * 1024;
+const MAX_STDERR_LINES: usize = 200;
+const MAX_STDERR_LINE_BYTES: usize = 4 * 1024;
 const MAX_COMPLAINT_CHARS: usize = 400;
 pub(super) const PLAIN_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 type Answer = Result<Json, String>;
 
-/// Dropping it kills the process.
+/// A process, killed when it is dropped.
 pub(super) struct Process {
     out: mpsc::Sender<Bytes>,
     waiting: Arc<Waiting>,
     next_id: AtomicU64,
-    /// They own the process and its streams, and end with this.
+    /// They own the process and its streams, and are aborted with it.
     _tasks: JoinSet<()>,
 }
 
-/// Requests without an answer; nothing once the process is dead.
+/// Pending requests; `None` once the process is dead.
 struct Waiting(Mutex<Option<HashMap<u64, oneshot::Sender<Answer>>>>);
 
 impl Process {
@@ -66,8 +66,9 @@ impl Process {
         let mut tasks = JoinSet::new();
         tasks.spawn(write(stdin, queue));
         tasks.spawn(complain(stderr, settings.label.clone()));
-        let inbox = Inbox { waiting: Arc::clone(&waiting), out: out.clone(), changes, label: settings.label.clone() };
-        tasks.spawn(inbox.read(child, stdout));
+        let reader =
+            OutputReader { waiting: Arc::clone(&waiting), out: out.clone(), changes, label: settings.label.clone() };
+        tasks.spawn(reader.read(child, stdout));
         Ok(Self { out, waiting, next_id: AtomicU64::new(1), _tasks: tasks })
     }
 
@@ -79,13 +80,13 @@ impl Process {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = oneshot::channel();
         self.waiting.calls().as_mut().ok_or_else(died)?.insert(id, sender);
-        let mut interest = Interest { process: self, id, told: false };
+        let mut pending = PendingRequest { process: self, id, cancellable: false };
         self.tell(rpc::request(id, method, params)).await?;
-        // What was never sent, and the introduction, are not to be cancelled.
-        interest.told = method != "initialize";
+        // Unsent requests and `initialize` must not be cancelled.
+        pending.cancellable = method != "initialize";
         let answer = receiver.await;
-        interest.told = false;
-        answer.map_err(|_| died())?.map_err(Failure::Said)
+        pending.cancellable = false;
+        answer.map_err(|_| died())?.map_err(Failure::Refused)
     }
 
     pub(super) async fn tell(&self, message: Bytes) -> Result<(), ToolError> {
@@ -99,30 +100,30 @@ fn died() -> ToolError {
 
 impl Waiting {
     fn calls(&self) -> MutexGuard<'_, Option<HashMap<u64, oneshot::Sender<Answer>>>> {
-        // Every change is whole before anything could panic.
+        // No change can panic half-way, so a poisoned lock is still consistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A pending request. Dropping it before the answer arrives notifies the process, if it still reads.
-struct Interest<'a> {
+struct PendingRequest<'a> {
     process: &'a Process,
     id: u64,
-    told: bool,
+    cancellable: bool,
 }
 
-impl Drop for Interest<'_> {
+impl Drop for PendingRequest<'_> {
     fn drop(&mut self) {
         if let Some(calls) = self.process.waiting.calls().as_mut() {
             calls.remove(&self.id);
         }
-        if self.told {
+        if self.cancellable {
             let _ = self.process.out.try_send(rpc::cancelled(self.id));
         }
     }
 }
 
-/// Writes whole messages only: a request that is given up in the middle must not leave half a line.
+/// Writes whole messages only: a request that is dropped half-way must not leave an incomplete line.
 async fn write(mut stdin: ChildStdin, mut queue: mpsc::Receiver<Bytes>) {
     while let Some(message) = queue.recv().await {
         let written = async {
@@ -136,51 +137,51 @@ async fn write(mut stdin: ChildStdin, mut queue: mpsc::Receiver<Bytes>) {
     }
 }
 
-/// What comes from the process.
-struct Inbox {
+/// Reads the process's output.
+struct OutputReader {
     waiting: Arc<Waiting>,
     out: mpsc::Sender<Bytes>,
     changes: Arc<AtomicU64>,
     label: String,
 }
 
-impl Inbox {
+impl OutputReader {
     async fn read(self, mut child: Child, stdout: ChildStdout) {
         let mut reader = BufReader::new(stdout);
         let mut buffer = Vec::new();
         let reason = loop {
             match line(&mut reader, &mut buffer, MAX_MESSAGE_BYTES).await {
-                Ok(Line::Whole) => self.look(&buffer),
+                Ok(Line::Whole) => self.on_line(&buffer),
                 Ok(Line::End) => break "its output has ended",
                 Ok(Line::Overlong) => break "it sent a line that is too long",
                 Err(_) => break "its output cannot be read",
             }
         };
         warn!(mcp.server = self.label, "MCP server {} is let go: {reason}", self.label);
-        // This fails all pending requests, and no new one can start.
+        // Fails all pending requests and refuses new ones.
         self.waiting.calls().take();
         let _ = child.kill().await;
     }
 
-    fn look(&self, line: &[u8]) {
-        // A line that is no message is noise: some programs greet people on their output.
+    fn on_line(&self, line: &[u8]) {
+        // A line that is not a message is ignored: some programs print a greeting.
         let Ok(whole) = Raw::parse(line.trim_ascii()) else { return };
         for message in rpc::messages(whole) {
             match message {
                 Message::Answer { id, result } => {
                     let sender = self.waiting.calls().as_mut().and_then(|calls| calls.remove(&id));
                     if let Some(sender) = sender {
-                        // It may have gone in this moment.
+                        // The request may have been dropped just now.
                         let _ = sender.send(result.map(Json::from));
                     }
                 }
                 Message::Request { id, method } => {
                     let _ = self.out.try_send(rpc::reply(id, &method));
                 }
-                Message::Notice { method } if method == "notifications/tools/list_changed" => {
+                Message::Notification { method } if method == "notifications/tools/list_changed" => {
                     self.changes.fetch_add(1, Ordering::Relaxed);
                 }
-                Message::Notice { .. } => {}
+                Message::Notification { .. } => {}
             }
         }
     }
@@ -189,9 +190,9 @@ impl Inbox {
 async fn complain(stderr: impl AsyncRead + Unpin, label: String) {
     let mut reader = BufReader::new(stderr);
     let mut buffer = Vec::new();
-    let mut left = MAX_COMPLAINTS;
-    // Read to its end in any case: a process blocks when its standard error is not read.
-    while let Ok(Line::Whole | Line::Overlong) = line(&mut reader, &mut buffer, MAX_COMPLAINT_BYTES).await {
+    let mut left = MAX_STDERR_LINES;
+    // Read to its end: a process blocks when its standard error is not read.
+    while let Ok(Line::Whole | Line::Overlong) = line(&mut reader, &mut buffer, MAX_STDERR_LINE_BYTES).await {
         if left > 0 {
             left -= 1;
             let words = text::printable(&String::from_utf8_lossy(&buffer), MAX_COMPLAINT_CHARS);
@@ -202,7 +203,7 @@ async fn complain(stderr: impl AsyncRead + Unpin, label: String) {
 
 enum Line {
     Whole,
-    /// More than the limit; the rest comes as the next one.
+    /// Longer than the limit; the rest is read as the next line.
     Overlong,
     End,
 }
@@ -214,7 +215,7 @@ async fn line<R: AsyncRead + Unpin>(reader: &mut BufReader<R>, buffer: &mut Vec<
         None => Line::End,
         Some(b'\n') => Line::Whole,
         Some(_) if read == limit => Line::Overlong,
-        // The last one has no end.
+        // The last line may have no newline.
         Some(_) => Line::Whole,
     })
 }

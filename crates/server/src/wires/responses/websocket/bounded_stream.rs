@@ -1,8 +1,8 @@
-//! The client's bytes on their way to tungstenite, bounded in size, memory and time.
+//! The client's bytes on their way to tungstenite, limited in size, memory and time.
 //!
-//! tungstenite allocates a frame by its declared length and collects a message before it hands it out. Neither may happen
-//! on a client's word alone, so this stream passes a long frame on as fragments and reserves the memory for a fragment
-//! before tungstenite sees its head. Everything else about frames is tungstenite's business: what it does not like passes
+//! tungstenite allocates a frame by its declared length and collects a message before it returns it. Neither may depend
+//! on the client's declaration alone, so this stream passes a long frame on as fragments and reserves the memory for a
+//! fragment before tungstenite sees its head. tungstenite checks everything else about frames: invalid data passes
 //! unchanged.
 
 use std::{
@@ -28,13 +28,13 @@ use crate::{
     text_share::TextShare,
 };
 
-/// Bytes that are read from the client at once.
+/// The maximum number of bytes per read from the client.
 const READ_BYTES: usize = 4 * 1024;
 
-/// The longest frame that tungstenite gets to see.
+/// The maximum length of a frame that tungstenite sees.
 pub(super) const FRAGMENT_BYTES: usize = 64 * 1024;
 
-/// A stream whose reads are bounded; writes pass through.
+/// A stream with limited reads; writes pass through.
 pub(super) struct BoundedStream<S> {
     stream: BufReader<S>,
     limits: BodyLimits,
@@ -45,23 +45,23 @@ pub(super) struct BoundedStream<S> {
     next: Bytes,
     /// The frame whose payload is arriving.
     header: FrameHeader,
-    /// Bytes of its payload behind the current fragment.
-    left: u64,
+    /// Bytes of its payload after the current fragment.
+    remaining: u64,
     /// Bytes of the current fragment that have not arrived.
     fragment: usize,
     /// The message that is arriving.
     message: Option<IncomingMessage>,
-    /// How fast the frame or message has to arrive that has begun.
+    /// The minimum speed of the current frame or message.
     pace: Option<Pace>,
     timer: Option<Pin<Box<Sleep>>>,
     received_at: Instant,
 }
 
-/// A message of which tungstenite has a part.
+/// A message that tungstenite has received in part.
 struct IncomingMessage {
-    /// Bytes that have arrived.
+    /// Bytes received.
     bytes: usize,
-    /// The buffer in which tungstenite joins fragments: it doubles when it is full.
+    /// The capacity of tungstenite's buffer for joined fragments, which doubles when it is full.
     capacity: usize,
     reservation: Reservation,
     /// Counts its text, unless its length is within the limit for text.
@@ -77,7 +77,7 @@ impl<S: AsyncRead + Unpin> BoundedStream<S> {
             head: BytesMut::new(),
             next: Bytes::new(),
             header: FrameHeader::default(),
-            left: 0,
+            remaining: 0,
             fragment: 0,
             message: None,
             pace: None,
@@ -86,12 +86,12 @@ impl<S: AsyncRead + Unpin> BoundedStream<S> {
         }
     }
 
-    /// When the client sent something last.
+    /// When the client last sent something.
     pub(super) fn received_at(&self) -> Instant {
         self.received_at
     }
 
-    /// The memory of the message that tungstenite has handed out.
+    /// The memory of the message that tungstenite has returned.
     pub(super) fn take_reservation(&mut self) -> Reservation {
         match self.message.take() {
             Some(message) => message.reservation,
@@ -103,15 +103,15 @@ impl<S: AsyncRead + Unpin> BoundedStream<S> {
         self.stream.into_inner()
     }
 
-    /// Waits until bytes are buffered or the client has closed its side, and no longer than a message may take.
+    /// Waits until bytes are buffered or the client has closed its side, but no longer than a message may take.
     fn poll_buffered(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let begun = self.message.is_some() || self.fragment > 0 || !self.head.is_empty();
-        if !begun {
+        let has_started = self.message.is_some() || self.fragment > 0 || !self.head.is_empty();
+        if !has_started {
             (self.pace, self.timer) = (None, None);
         }
         loop {
             let mut deadline = None;
-            if begun {
+            if has_started {
                 let pace = self.pace.get_or_insert_with(|| Pace::new(self.limits.pause, self.received_at));
                 let arrived = self.message.as_ref().map_or(0, |message| message.bytes) + self.head.len();
                 deadline = Some(pace.deadline(arrived, Instant::now()).map_err(io::Error::other)?);
@@ -128,12 +128,12 @@ impl<S: AsyncRead + Unpin> BoundedStream<S> {
             if timer.deadline() != deadline {
                 timer.as_mut().reset(deadline);
             }
-            // Whether the client was too slow is for the next round to say.
+            // The next iteration decides whether the client was too slow.
             ready!(timer.as_mut().poll(context));
         }
     }
 
-    /// Reads the head of a frame; `false` where the client has closed its side.
+    /// Reads the head of a frame; `false` if the client has closed its side.
     fn poll_head(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
         loop {
             ready!(self.poll_buffered(context))?;
@@ -143,7 +143,7 @@ impl<S: AsyncRead + Unpin> BoundedStream<S> {
             match FrameHeader::parse(&mut Cursor::new(&self.head)) {
                 Ok(None) => continue,
                 Ok(Some((header, length))) => self.begin_frame(header, length)?,
-                // tungstenite finds the same error.
+                // tungstenite reports the same error.
                 Err(_) => self.next = self.head.split().freeze(),
             }
             return Poll::Ready(Ok(true));
@@ -155,7 +155,7 @@ impl<S: AsyncRead + Unpin> BoundedStream<S> {
         // tungstenite refuses the others: no extension uses the reserved bits, and a length has 63 bits.
         let is_valid = !(header.rsv1 || header.rsv2 || header.rsv3) && length <= i64::MAX as u64;
         match header.opcode {
-            // tungstenite answers with the code that it reads, and a close without one is answered as a normal one.
+            // tungstenite echoes the close code, and a close without one is answered as a normal one.
             OpCode::Control(Control::Close) if length == 0 => {
                 let code = u16::from(CloseCode::Normal).to_be_bytes();
                 let header = FrameHeader { mask: header.mask.map(|_| [0; 4]), ..header };
@@ -176,11 +176,11 @@ impl<S: AsyncRead + Unpin> BoundedStream<S> {
                 if length > self.limits.bytes.saturating_sub(message.bytes) as u64 {
                     return Err(io::Error::other(too_large(self.limits.bytes)));
                 }
-                (self.header, self.left) = (header, length);
+                (self.header, self.remaining) = (header, length);
                 self.begin_fragment()?;
             }
             OpCode::Control(_) | OpCode::Data(_) => {
-                (self.header, self.left, self.next) = (header, 0, head);
+                (self.header, self.remaining, self.next) = (header, 0, head);
                 self.fragment = usize::try_from(length).unwrap_or(usize::MAX);
             }
         }
@@ -189,9 +189,9 @@ impl<S: AsyncRead + Unpin> BoundedStream<S> {
 
     /// Passes the head of the next fragment on, once there is memory for its payload.
     fn begin_fragment(&mut self) -> io::Result<()> {
-        let length = usize::try_from(self.left).unwrap_or(usize::MAX).min(FRAGMENT_BYTES);
-        self.left -= length as u64;
-        let header = FrameHeader { is_final: self.header.is_final && self.left == 0, ..self.header.clone() };
+        let length = usize::try_from(self.remaining).unwrap_or(usize::MAX).min(FRAGMENT_BYTES);
+        self.remaining -= length as u64;
+        let header = FrameHeader { is_final: self.header.is_final && self.remaining == 0, ..self.header.clone() };
         if let Some(message) = &mut self.message {
             message.reserve(length, header.is_final).map_err(io::Error::other)?;
         }
@@ -201,7 +201,7 @@ impl<S: AsyncRead + Unpin> BoundedStream<S> {
         Ok(())
     }
 
-    /// Passes on what has arrived of the fragment.
+    /// Passes on the received part of the fragment.
     fn poll_payload(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_buffered(context))?;
         let length = self.stream.buffer().len().min(self.fragment).min(buffer.remaining());
@@ -218,7 +218,7 @@ impl<S: AsyncRead + Unpin> BoundedStream<S> {
             }
             message.bytes += length;
         }
-        // The mask for the byte that comes next stands first.
+        // The mask is rotated, so that the next byte's mask comes first.
         if let Some(mask) = &mut self.header.mask {
             mask.rotate_left(length % 4);
         }
@@ -229,7 +229,7 @@ impl<S: AsyncRead + Unpin> BoundedStream<S> {
 }
 
 impl IncomingMessage {
-    /// Takes memory for another fragment: what tungstenite reads it into, and the buffer to which it is added.
+    /// Reserves memory for another fragment: its read buffer, and the buffer to which it is appended.
     fn reserve(&mut self, length: usize, is_last: bool) -> Result<(), Fault> {
         let joined = self.bytes > 0 || !is_last;
         if joined && self.bytes + length > self.capacity {
@@ -260,7 +260,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for BoundedStream<S> {
             if self.fragment > 0 {
                 return self.poll_payload(context, buffer);
             }
-            if self.left > 0 {
+            if self.remaining > 0 {
                 self.begin_fragment()?;
             } else if !ready!(self.poll_head(context))? {
                 return Poll::Ready(Ok(()));

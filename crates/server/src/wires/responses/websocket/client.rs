@@ -1,4 +1,4 @@
-//! The client of a WebSocket: its messages, the errors that it is sent, and whether it still answers.
+//! The client of a WebSocket: its messages, the errors for it, and keepalive pings.
 
 use std::{pin::Pin, time::Duration};
 
@@ -15,17 +15,17 @@ use super::message::{self, Lane, in_lane, refusal};
 use super::message_stream::{MessageStream, ReceiveError, Received};
 use crate::{body::BodyLimits, request_memory::RequestMemory};
 
-/// Silence after which the client is pinged. It also keeps proxies in between from closing the connection.
+/// The idle time after which the client is pinged. Pings also keep proxies from closing the connection.
 const PING_AFTER: Duration = Duration::from_secs(15);
 
-/// How long the client may take to answer a ping.
+/// The timeout for the answer to a ping.
 const PONG_WITHIN: Duration = Duration::from_secs(15);
 
 /// Why a connection ends.
 #[derive(Debug)]
 pub(super) enum End {
-    /// The client is gone.
-    Gone,
+    /// The client has disconnected.
+    Disconnected,
     /// The client closes it.
     ClosedByClient,
     /// The server closes it.
@@ -38,13 +38,13 @@ impl End {
     }
 }
 
-/// What the client did, to be handled by [`Client::handle`]; nothing when it is time to check that it is alive.
+/// The client's activity, to be handled by [`Client::handle`]; none when the keepalive timer fires.
 pub(super) type Activity = Result<Option<Received>, ReceiveError>;
 
-/// The other end of a connection.
+/// The client's end of a connection.
 pub(super) struct Client<S> {
     messages: MessageStream<S>,
-    /// When to check that the client is alive.
+    /// The keepalive timer.
     alarm: Pin<Box<Sleep>>,
 }
 
@@ -56,7 +56,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         }
     }
 
-    /// Waits for the client. May be dropped at any point.
+    /// Waits for the client. Cancel-safe.
     pub(super) async fn activity(&mut self) -> Activity {
         select! {
             received = self.messages.receive() => received.map(Some),
@@ -64,16 +64,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         }
     }
 
-    /// Does what the protocol wants; returns a message.
+    /// Handles activity by the protocol; returns a message.
     pub(super) async fn handle(&mut self, activity: Activity) -> Result<Option<Bytes>, End> {
         let fault = match activity {
             Ok(Some(Received::Text(message))) => return Ok(Some(message)),
             Ok(Some(Received::Pong)) => return Ok(None),
-            // Not before the pong has left: a client that does not read cannot make the server queue pongs.
+            // Waits until the pong is sent: a client that does not read cannot make the server queue pongs.
             Ok(Some(Received::Ping)) => return self.flush().await.map(|()| None),
             Ok(None) => return self.check_alive().await.map(|()| None),
             Ok(Some(Received::Close)) => return Err(End::ClosedByClient),
-            Err(ReceiveError::Gone) => return Err(End::Gone),
+            Err(ReceiveError::Disconnected) => return Err(End::Disconnected),
             Err(ReceiveError::Protocol(reason)) => return Err(End::Close(CloseCode::Protocol, reason.into())),
             Err(ReceiveError::NotText) => return Err(End::close(CloseCode::Invalid, "a message is not UTF-8")),
             Err(ReceiveError::Refused(fault)) => fault,
@@ -87,7 +87,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         })
     }
 
-    /// The same while a response runs: another request is refused.
+    /// The same during a response: another request is refused.
     pub(super) async fn handle_busy(&mut self, activity: Activity, depth: usize) -> Result<(), End> {
         let Some(message) = self.handle(activity).await? else { return Ok(()) };
         let (lane, create) = message::read(&message, depth);
@@ -98,7 +98,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         self.send_fault(&fault, &lane).await
     }
 
-    /// Pings a silent client, or gives it up when it does not answer.
+    /// Pings an idle client, or disconnects it if it does not answer.
     async fn check_alive(&mut self) -> Result<(), End> {
         let now = Instant::now();
         let received_at = self.messages.received_at();
@@ -106,7 +106,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             self.alarm.as_mut().reset(received_at + PING_AFTER);
             return Ok(());
         }
-        // Whatever the client sends after a ping answers it.
+        // Anything that the client sends after a ping counts as an answer.
         match self.messages.pinged_at().filter(|at| *at > received_at) {
             Some(at) if now >= at + PONG_WITHIN => {
                 Err(End::close(CloseCode::Policy, "a ping was not answered in time"))
@@ -117,19 +117,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             }
             None => {
                 self.alarm.as_mut().reset(now + PONG_WITHIN);
-                self.messages.ping().await.map_err(|_| End::Gone)
+                self.messages.ping().await.map_err(|_| End::Disconnected)
             }
         }
     }
 
     /// Queues an event; `flush` sends it.
     pub(super) async fn queue(&mut self, event: Bytes) -> Result<(), End> {
-        self.messages.queue(event).await.map_err(|_| End::Gone)
+        self.messages.queue(event).await.map_err(|_| End::Disconnected)
     }
 
-    /// Sends what is queued. A client that does not read makes its caller wait.
+    /// Sends queued events. Waits while the client does not read.
     pub(super) async fn flush(&mut self) -> Result<(), End> {
-        self.messages.flush().await.map_err(|_| End::Gone)
+        self.messages.flush().await.map_err(|_| End::Disconnected)
     }
 
     /// Sends an error event.
@@ -138,10 +138,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         self.flush().await
     }
 
-    /// Ends the connection in the way that its end asks for.
+    /// Closes the connection.
     pub(super) async fn end(self, end: End) {
         match end {
-            End::Gone => {}
+            End::Disconnected => {}
             End::ClosedByClient => self.messages.answer_close().await,
             End::Close(code, reason) => self.messages.close(code, reason).await,
         }

@@ -1,4 +1,4 @@
-//! Whether a request becomes a WebSocket. The rules are tungstenite's; refusals have the shape of every other error.
+//! Checks whether a request becomes a WebSocket. tungstenite has the rules; refusals have the error format of the API.
 
 use amalgam_core::{Fault, FaultKind};
 use axum::{
@@ -11,9 +11,9 @@ use tokio_tungstenite::tungstenite::{Error, error::ProtocolError, handshake::ser
 
 use crate::wires::WireError;
 
-/// The answer that makes a WebSocket of the connection, or the one that says why it stays HTTP.
+/// The 101 response, or an error response.
 ///
-/// Extensions, and with them compression, are declined by leaving them out.
+/// Extensions, and with them compression, are declined by omitting them.
 pub(super) fn answer(request: &Request) -> Result<Response, Box<Response>> {
     let answer = create_response_with_body(request, Body::empty);
     answer.map_err(|error| Box::new(refusal(&error)))
@@ -33,7 +33,7 @@ fn refusal(error: &Error) -> Response {
     }
 }
 
-/// The answer to a request that asks for a WebSocket where there can be none.
+/// The response to an upgrade request on a connection that cannot be upgraded.
 pub(super) fn not_possible() -> Response {
     let fault = Fault::new(FaultKind::Invalid, "A WebSocket is opened with HTTP/1.1 and without a body.");
     WireError(fault).into_response()

@@ -1,38 +1,38 @@
-//! What a client says on a socket, read; and what it is told besides events.
+//! Reads the client's messages, and writes the error events.
 
 use amalgam_core::{Fault, FaultKind};
-use amalgam_protocol::{Ends, Json, JsonStr, Raw, Shape, Writer};
+use amalgam_protocol::{Json, JsonStr, Raw, Shape, ValueIndex, Writer};
 use bytes::Bytes;
 
 use crate::wires::error;
 
-/// The longest name of a lane.
-const LONGEST_LANE: usize = 256;
+/// The maximum length of a lane's name.
+const MAX_LANE_BYTES: usize = 256;
 
 /// `response.create`
 #[derive(Debug, PartialEq)]
 pub(super) struct Create {
-    /// The request as `POST /v1/responses` takes it, streamed.
+    /// The body of `POST /v1/responses`, streamed.
     pub(super) body: Bytes,
-    /// Whether a model is asked.
+    /// Whether a model is called.
     pub(super) generate: bool,
-    /// The response that it goes on from.
+    /// The response that it continues.
     pub(super) previous: Option<String>,
 }
 
-/// The name that a client gave a request, to be repeated in every event about it: a JSON string.
+/// The client's name for a request, repeated in every event about it: a JSON string.
 pub(super) type Lane = Option<Json>;
 
-/// Reads a message. Also of one that is refused the lane is told, as far as it can be read.
+/// Reads a message. Returns the lane of a refused message too, if it can be read.
 pub(super) fn read(message: &Bytes, depth: usize) -> (Lane, Result<Create, Fault>) {
-    let mut ends = Ends::default();
+    let mut ends = ValueIndex::default();
     let event = match Raw::parse_large(message, depth, &mut ends) {
         Ok(event) => event,
         Err(fault) => return (None, Err(fault.into())),
     };
     let lane = event.get("stream_id").filter(|lane| !lane.is_null());
-    match lane.map(|lane| lane.as_str().filter(|name| name.escaped().len() <= LONGEST_LANE).ok_or(lane)) {
-        Some(Err(_)) => (None, Err(wrong("stream_id", format!("Must be a string of at most {LONGEST_LANE} bytes.")))),
+    match lane.map(|lane| lane.as_str().filter(|name| name.escaped().len() <= MAX_LANE_BYTES).ok_or(lane)) {
+        Some(Err(_)) => (None, Err(wrong("stream_id", format!("Must be a string of at most {MAX_LANE_BYTES} bytes.")))),
         Some(Ok(_)) => (lane.map(Json::from), create(event)),
         None => (None, create(event)),
     }
@@ -68,8 +68,8 @@ fn create(event: Raw<'_>) -> Result<Create, Fault> {
     Ok(Create { body: body_of(event), generate, previous })
 }
 
-/// The request without what belongs to the socket. Events are all that a socket carries, so that it is streamed whatever
-/// it says.
+/// The request without the fields of the WebSocket protocol. It is always streamed, since the connection carries only
+/// events.
 fn body_of(event: Raw<'_>) -> Bytes {
     const OWN: [&str; 6] = ["type", "stream", "stream_options", "background", "generate", "stream_id"];
     let mut writer = Writer::with_capacity(event.text().len());
@@ -91,7 +91,7 @@ fn wrong(name: &'static str, message: String) -> Fault {
     Fault::invalid(name, message).code("invalid_type")
 }
 
-/// The event that tells of a request that came to nothing.
+/// The event for a request that failed.
 pub(super) fn refusal(fault: &Fault) -> Bytes {
     let mut writer = Writer::with_capacity(256);
     writer.object(|writer| {
@@ -107,7 +107,7 @@ pub(super) fn refusal(fault: &Fault) -> Bytes {
     writer.into_bytes().into()
 }
 
-/// An event that names its lane.
+/// Adds the lane to an event.
 pub(super) fn in_lane(event: Bytes, lane: &Lane) -> Bytes {
     match (lane, event.strip_suffix(b"}")) {
         (Some(lane), Some(open)) => [open, b",\"stream_id\":", lane.bytes(), b"}"].concat().into(),
@@ -161,11 +161,11 @@ mod tests {
     #[test]
     fn a_refusal_has_the_error_object_and_says_when_to_come_back() {
         let wait = Some(std::time::Duration::from_millis(1500));
-        let told: Value =
+        let event: Value =
             serde_json::from_slice(&refusal(&Fault::new(FaultKind::Overloaded, "busy").retry_after(wait))).unwrap();
         let error = json!({"message": "busy", "type": "too_many_requests", "param": null, "code": "server_is_overloaded",
             "headers": {"retry-after": "2"}});
-        assert_eq!(told, json!({"type": "error", "status": 429, "error": error}));
+        assert_eq!(event, json!({"type": "error", "status": 429, "error": error}));
     }
 
     #[test]

@@ -65,7 +65,7 @@ async fn exchanged(limits: BodyLimits, pieces: Vec<Vec<u8>>) -> (Vec<Received>, 
             match messages.receive().await {
                 Ok(Received::Close) => {
                     messages.answer_close().await;
-                    return (all, ReceiveError::Gone);
+                    return (all, ReceiveError::Disconnected);
                 }
                 Ok(received) => all.push(received),
                 Err(error) => return (all, error),
@@ -116,13 +116,13 @@ async fn a_long_message_is_sent_in_fragments_so_that_the_write_buffer_stays_smal
     let (mut messages, mut theirs) = wired(LIMITS, &RequestMemory::new(MEMORY)).await;
     let mut sent = Vec::new();
     let sending = async move {
-        messages.queue(Bytes::from(vec![b'x'; 2 * LONGEST_SENT + 1])).await.unwrap();
+        messages.queue(Bytes::from(vec![b'x'; 2 * MAX_FRAME_BYTES + 1])).await.unwrap();
         messages.queue(Bytes::from_static(b"short")).await.unwrap();
         messages.flush().await.unwrap();
     };
     let ((), read) = tokio::join!(sending, theirs.read_to_end(&mut sent));
     read.unwrap();
-    let part = vec![b'x'; LONGEST_SENT];
+    let part = vec![b'x'; MAX_FRAME_BYTES];
     let head = |first: u8| vec![first, 126, 0x80, 0];
     let expected = [head(0x01), part.clone(), head(0x00), part, b"\x80\x01x\x81\x05short".to_vec()].concat();
     assert!(sent == expected, "{} bytes", sent.len());
@@ -133,7 +133,7 @@ async fn pings_are_answered_inside_a_message() {
     let parts = [frame(0x01, b"one "), frame(0x89, b"there?"), frame(0x00, b"two "), frame(0x80, b"three")];
     let (all, error, answer) = exchanged(LIMITS, vec![parts.concat()]).await;
     assert_eq!(all, [Received::Ping, text("one two three")]);
-    assert!(matches!(error, ReceiveError::Gone), "{error}");
+    assert!(matches!(error, ReceiveError::Disconnected), "{error}");
     assert_eq!(answer, b"\x8a\x06there?");
 
     let (mut messages, mut client) = connected().await;

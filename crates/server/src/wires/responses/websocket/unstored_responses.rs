@@ -1,8 +1,7 @@
-//! Responses that are not stored and that a connection keeps in memory, so that they can be continued on it and nowhere
-//! else.
+//! Responses that are not stored but remembered by a connection, so that they can be continued on this connection only.
 //!
-//! Turns that continue one another are kept as one chain: another turn costs only its own items. Two turns that continue
-//! the same response never see each other.
+//! Turns that continue one another form one chain: another turn costs only its own items. Two turns that continue the
+//! same response are independent.
 
 use std::collections::VecDeque;
 
@@ -12,7 +11,7 @@ use amalgam_protocol::Json;
 use crate::request_memory::{RequestMemory, Reservation};
 use amalgam_app::turns::{ConnectionMemory, UnstoredInput};
 
-/// Chains that are kept at once; the least recently used one is dropped first.
+/// The maximum number of chains; the least recently used one is dropped first.
 const MAX_CHAINS: usize = 8;
 
 /// The unstored responses of a connection.
@@ -20,8 +19,8 @@ const MAX_CHAINS: usize = 8;
 pub(super) struct UnstoredResponses {
     /// The most recently used one is last.
     chains: VecDeque<Chain>,
-    most_bytes: usize,
-    /// The memory that they take from the budget.
+    max_bytes: usize,
+    /// The memory reserved for them.
     reservation: Reservation,
 }
 
@@ -34,21 +33,21 @@ struct Chain {
 
 #[derive(Debug)]
 struct Turn {
-    /// The id by which it is continued; none if it cannot be continued itself and later turns build on it.
+    /// The id by which it is continued; none if it cannot be continued itself but later turns build on it.
     id: Option<String>,
     items: ItemsOf,
 }
 
 impl UnstoredResponses {
-    /// Keeps nothing yet, and never more than so many bytes of items or than the budget has left.
-    pub(super) fn new(most_bytes: usize, budget: &RequestMemory) -> Self {
-        Self { chains: VecDeque::new(), most_bytes, reservation: budget.reservation() }
+    /// An empty memory, limited to this many bytes of items and by the budget.
+    pub(super) fn new(max_bytes: usize, budget: &RequestMemory) -> Self {
+        Self { chains: VecDeque::new(), max_bytes, reservation: budget.reservation() }
     }
 
-    /// Keeps a response that has completed.
+    /// Remembers a completed response.
     pub(super) fn add(&mut self, id: String, previous: Option<&str>, unstored: UnstoredInput, output: Json) {
-        let place = previous.and_then(|previous| self.find(previous));
-        let mut chain = match place.and_then(|(chain, turn)| Some((self.chains.remove(chain)?, turn))) {
+        let position = previous.and_then(|previous| self.find(previous));
+        let mut chain = match position.and_then(|(chain, turn)| Some((self.chains.remove(chain)?, turn))) {
             None => Chain::default(),
             Some((chain, last)) if last + 1 == chain.turns.len() => chain,
             Some((chain, shared)) => {
@@ -62,25 +61,25 @@ impl UnstoredResponses {
         }
         chain.push(Some(id), ItemsOf { input: unstored.input, output });
         self.chains.push_back(chain);
-        while self.chains.len() > MAX_CHAINS || self.bytes() > self.most_bytes || !self.reserve() {
+        while self.chains.len() > MAX_CHAINS || self.bytes() > self.max_bytes || !self.reserve() {
             self.chains.pop_front();
         }
     }
 
-    /// Takes from the budget what is kept; whether there was enough.
+    /// Reserves memory for everything that is remembered; false if there is not enough.
     fn reserve(&mut self) -> bool {
         let bytes = self.bytes();
         self.reservation.resize(bytes)
     }
 
-    /// Makes a response one that cannot be continued any more.
+    /// Makes a response unavailable for continuation.
     pub(super) fn forget(&mut self, id: &str) {
         let Some((chain, turn)) = self.find(id) else { return };
         let Some(chain) = self.chains.get_mut(chain) else { return };
         if let Some(turn) = chain.turns.get_mut(turn) {
             turn.id = None;
         }
-        // Nothing builds on the turns after the last one that can be continued.
+        // Removes turns at the end that no other turn builds on.
         while chain.turns.last().is_some_and(|turn| turn.id.is_none()) {
             if let Some(turn) = chain.turns.pop() {
                 chain.bytes -= turn.bytes();
@@ -120,7 +119,7 @@ impl Chain {
         self.turns.push(turn);
     }
 
-    /// A copy of the turns up to this one, to be continued differently. Their items are shared, yet counted twice.
+    /// A copy of the turns up to this one, to be continued differently. Their items are shared, but counted twice.
     fn fork(&self, last: usize) -> Self {
         let mut fork = Self::default();
         for turn in self.turns.iter().take(last + 1) {
@@ -142,8 +141,8 @@ mod tests {
 
     use super::*;
 
-    fn responses(most_bytes: usize) -> UnstoredResponses {
-        UnstoredResponses::new(most_bytes, &RequestMemory::new(usize::MAX))
+    fn responses(max_bytes: usize) -> UnstoredResponses {
+        UnstoredResponses::new(max_bytes, &RequestMemory::new(usize::MAX))
     }
 
     fn json(text: &str) -> Json {
@@ -154,7 +153,7 @@ mod tests {
         UnstoredInput { before: Vec::new(), input: json(&format!("[\"{text}\"]")) }
     }
 
-    /// What is recalled, as one text.
+    /// The recalled items, as one text.
     fn recalled(memory: &UnstoredResponses, id: &str) -> Option<String> {
         let turns = memory.recall(id)?;
         let texts = turns.iter().flat_map(|turn| [&turn.input, &turn.output]);
@@ -237,13 +236,13 @@ mod tests {
         let mut second = UnstoredResponses::new(10_000, &budget);
         first.add("a".into(), None, says(&"x".repeat(400)), json("[]"));
         second.add("b".into(), None, says(&"x".repeat(400)), json("[]"));
-        // A connection drops its own chains for a new response, and none of other connections.
+        // A connection drops its own chains for a new response, not those of other connections.
         second.add("c".into(), None, says(&"x".repeat(300)), json("[]"));
         assert!(
             recalled(&first, "a").is_some() && recalled(&second, "b").is_none() && recalled(&second, "c").is_some()
         );
         assert_eq!(free(), 1000 - first.bytes() - second.bytes());
-        // A chain that does not fit at all is not kept.
+        // A chain that does not fit is not remembered.
         second.add("d".into(), Some("c"), says(&"x".repeat(500)), json("[]"));
         assert!(recalled(&second, "c").is_none() && recalled(&second, "d").is_none());
         assert_eq!(free(), 1000 - first.bytes());

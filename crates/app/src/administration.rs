@@ -1,0 +1,53 @@
+//! Administration of tenants and of all that belongs to them, for the HTTP API and the command line.
+//!
+//! A service checks the rights of its caller, reads and validates what it is given, and returns an object of the API: a serde
+//! type that a wire sends as JSON and a command prints as JSON or in a table.
+
+mod access;
+pub mod approvals;
+pub mod configs;
+pub mod diagnosis;
+mod fields;
+pub mod keys;
+pub mod knowledge;
+mod list;
+pub mod modes;
+pub mod profiles;
+mod request;
+mod schemas;
+pub mod seeding;
+pub mod sessions;
+pub mod tenants;
+pub mod tool_bank;
+pub mod turns;
+
+use amalgam_core::Store;
+
+use crate::Application;
+
+pub use access::{operator, tenant_number, tenant_scope};
+pub use fields::{UnixSeconds, Vocabulary, Word};
+pub use list::{List, all_pages};
+pub use schemas::schemas;
+
+/// Access to tenants and to what they have in the store.
+#[derive(Clone, Copy)]
+pub struct Administration<'a> {
+    /// Persistence.
+    pub store: &'a dyn Store,
+    /// Milliseconds since 1970.
+    pub now_ms: u64,
+}
+
+impl Application {
+    /// Access to tenants and to what they have in the store.
+    pub fn administration(&self) -> Administration<'_> {
+        Administration { store: &*self.store, now_ms: self.clock.now_ms() }
+    }
+}
+
+/// The maximum size of a body with a short object.
+pub const SMALL_BODY: usize = 64 * 1024;
+
+/// The maximum size of a body with a prompt: a prompt may be long, and every character escaped.
+pub const PROMPT_BODY: usize = 1024 * 1024;

@@ -1,0 +1,126 @@
+//! Taking responses away, and their items as soon as nothing builds on them.
+//!
+//! A response that is deleted leaves its row of items behind, marked as gone. Rows at the end of a run that are not
+//! needed any more are emptied but stay: their positions must not be taken by others while a request may still be about to
+//! continue the deleted response. A run without a row that is needed goes as a whole, and then its parent's is looked at.
+use amalgam_core::{Scope, StoreError};
+use amalgam_store::{
+    session_queue::{deleted_record, release},
+    statements,
+};
+
+use super::{
+    connection::{Connection, PostgresFailure},
+    execute, journal,
+    pool::{Lease, Pool},
+};
+
+statements! {
+    UserSql DELETE_HEAD = "
+        DELETE FROM responses WHERE tenant_id = $1 AND user_id = $2 AND stem = $3 AND id = $4
+        RETURNING chain, position, pg_notify('amalgam_changed', id)::text";
+    UserSql DELETE_EVENTS = "DELETE FROM stream_events WHERE tenant_id = $1 AND user_id = $2 AND response_id = $3";
+    /// The calls of these responses, but not what the calls of others build on.
+    UserSql DELETE_TRANSCRIPTS = "
+        WITH RECURSIVE needed (response_id, number) AS (
+            SELECT later.base_response, later.base_number FROM transcripts later
+            WHERE later.tenant_id = $1 AND later.base_response = ANY ($3) AND NOT later.response_id = ANY ($3)
+            UNION
+            SELECT call.base_response, call.base_number FROM needed
+            JOIN transcripts call ON call.tenant_id = $1 AND call.response_id = needed.response_id
+                AND call.number = needed.number
+        )
+        DELETE FROM transcripts
+        WHERE tenant_id = $1 AND user_id = $2 AND response_id = ANY ($3)
+            AND NOT EXISTS (SELECT FROM needed
+                WHERE needed.response_id = transcripts.response_id AND needed.number = transcripts.number)";
+    /// One deletion in a run at a time: two at once would each take the other's items for needed.
+    OperatorSql LOCK_CHAIN = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))";
+    /// Waits for children that are coming into being; those that come later find the row gone.
+    UserSql LOCK_ROW = "
+        SELECT 1 FROM items WHERE tenant_id = $1 AND user_id = $2 AND chain = $3 AND position = $4 FOR UPDATE";
+    UserSql MARK_GONE = "
+        UPDATE items SET gone = true WHERE tenant_id = $1 AND user_id = $2 AND chain = $3 AND position = $4";
+    /// The last row of a run that is there for itself or for a fork.
+    UserSql LAST_NEEDED = "
+        SELECT position FROM items
+        WHERE tenant_id = $1 AND user_id = $2 AND chain = $3
+            AND (NOT gone OR EXISTS (SELECT FROM items fork
+                WHERE fork.parent_chain = items.chain AND fork.parent_position = items.position))
+        ORDER BY position DESC LIMIT 1";
+    UserSql EMPTY_BEHIND = "
+        UPDATE items SET input = '[]', output = '[]'
+        WHERE tenant_id = $1 AND user_id = $2 AND chain = $3 AND position > $4
+            AND (input <> '[]' OR output IS DISTINCT FROM '[]')
+        RETURNING response_id";
+    UserSql DELETE_CHAIN = "
+        DELETE FROM items WHERE tenant_id = $1 AND user_id = $2 AND chain = $3
+        RETURNING response_id, parent_chain";
+}
+
+/// A response to be deleted.
+#[derive(Clone, Copy)]
+pub(super) struct DeletedResponse<'a> {
+    pub(super) scope: &'a Scope,
+    pub(super) stem: &'a str,
+    pub(super) id: &'a str,
+}
+
+/// Deletes a response; whether there was one.
+pub(super) async fn delete(pool: &Pool, response: DeletedResponse<'_>) -> Result<bool, StoreError> {
+    pool.once(move |mut connection: Lease| async move {
+        connection.begin().await?;
+        let deleted = delete_within(&connection, response).await;
+        connection.end(deleted).await
+    })
+    .await
+}
+
+async fn delete_within(connection: &Connection, response: DeletedResponse<'_>) -> Result<bool, PostgresFailure> {
+    let DeletedResponse { scope, stem, id } = response;
+    let (tenant_id, user) = (scope.tenant_id(), scope.user());
+    let Some(row) = connection.row(DELETE_HEAD, &[&tenant_id, &user, &stem, &id]).await? else { return Ok(false) };
+    let (chain, position): (String, i64) = (row.try_get(0)?, row.try_get(1)?);
+    connection.execute(DELETE_EVENTS, &[&tenant_id, &user, &id]).await?;
+    journal::forget(connection, tenant_id, user, id).await?;
+    release(connection, scope, id, Some(&deleted_record())).await?;
+    execute::leave(connection, scope, id).await?;
+    connection.row(LOCK_CHAIN, &[&chain]).await?;
+    connection.row(LOCK_ROW, &[&tenant_id, &user, &chain, &position]).await?;
+    connection.execute(MARK_GONE, &[&tenant_id, &user, &chain, &position]).await?;
+    // The calls of a response go with its items: a turn that goes on from it may be about to keep only what is new in its
+    // own calls.
+    let gone = tidy(connection, tenant_id, user, chain).await?;
+    if !gone.is_empty() {
+        connection.execute(DELETE_TRANSCRIPTS, &[&tenant_id, &user, &gone]).await?;
+    }
+    Ok(true)
+}
+
+/// Empties what is not needed at the end of a run that is locked; the responses whose items went. Runs are locked from a fork
+/// to its parent, so that two transactions cannot deadlock.
+async fn tidy(
+    connection: &Connection,
+    tenant_id: i64,
+    user: &str,
+    mut chain: String,
+) -> Result<Vec<String>, PostgresFailure> {
+    let mut gone = Vec::new();
+    loop {
+        if let Some(row) = connection.row(LAST_NEEDED, &[&tenant_id, &user, &chain]).await? {
+            let last: i64 = row.try_get(0)?;
+            for row in connection.rows(EMPTY_BEHIND, &[&tenant_id, &user, &chain, &last]).await? {
+                gone.push(row.try_get(0)?);
+            }
+            return Ok(gone);
+        }
+        let mut parent = None;
+        for row in connection.rows(DELETE_CHAIN, &[&tenant_id, &user, &chain]).await? {
+            gone.push(row.try_get(0)?);
+            parent = parent.or(row.try_get::<_, Option<String>>(1)?);
+        }
+        let Some(next) = parent else { return Ok(gone) };
+        connection.row(LOCK_CHAIN, &[&next]).await?;
+        chain = next;
+    }
+}

@@ -1,0 +1,16 @@
+//! Sessions of the strict contract, their turns and steps.
+
+use amalgam_core::Scope;
+use amalgam_store::statements;
+
+use super::connection::{Connection, PostgresFailure};
+
+statements! {
+    UserSql LEAVE_STEP = "
+        UPDATE agent_steps SET process = NULL WHERE tenant_id = $1 AND user_id = $2 AND response_id = $3";
+}
+
+/// A response is deleted: its step is free again, whichever process took it.
+pub(super) async fn leave(connection: &Connection, scope: &Scope, response_id: &str) -> Result<(), PostgresFailure> {
+    connection.execute(LEAVE_STEP, &[&scope.tenant_id(), &scope.user(), &response_id]).await.map(drop)
+}

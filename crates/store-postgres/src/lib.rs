@@ -1,0 +1,195 @@
+//! A PostgreSQL server (15 and later) that any number of processes share.
+//!
+//! Writes of turns go through a few tasks that each write many at once (`writer`); everything else borrows one of a few
+//! connections (`pool`). The statements of the shared code, and what turns write and read, are in files named for their
+//! subjects.
+
+mod address;
+mod batch;
+mod chains;
+mod connection;
+mod courses;
+mod execute;
+mod job;
+mod journal;
+mod knowledge;
+mod listener;
+mod pipeline;
+mod pool;
+mod processes;
+mod prune;
+mod responses;
+mod schema;
+mod session_queue;
+mod shared;
+#[cfg(test)]
+mod sql_tests;
+mod statements;
+mod tls;
+mod turns;
+mod values;
+mod writer;
+
+use std::{
+    io,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use amalgam_core::StoreError;
+use amalgam_store::{
+    SqlStore,
+    migrate::{MigrationError, MigrationStatus, Migrations},
+    notifications::Notifications,
+};
+use tokio::task::{JoinSet, spawn_blocking};
+use tracing::warn;
+
+use self::{address::Address, connection::Connector, listener::Listener, pool::Pool, writer::Writers};
+
+/// How a database is used.
+#[derive(Debug, Clone)]
+pub struct PostgresOptions {
+    /// Connections for everything but the writes of turns.
+    pub connections: usize,
+    /// Tasks that write what turns say; each has a connection of its own.
+    pub writers: usize,
+    /// So many writes wait; more are refused with `Busy`.
+    pub queue: usize,
+    /// Writes of about so many bytes wait; more are refused with `Busy`.
+    pub queue_bytes: usize,
+    /// So long a caller waits for a connection.
+    pub wait: Duration,
+    /// So long the server may work on one statement.
+    pub statement: Duration,
+    /// So long a call may take once it has its connection.
+    pub deadline: Duration,
+    /// What to do with migrations that the database lacks.
+    pub migrations: Migrations,
+}
+
+impl Default for PostgresOptions {
+    fn default() -> Self {
+        Self {
+            connections: 8,
+            writers: 2,
+            queue: 1024,
+            queue_bytes: 64 << 20,
+            wait: Duration::from_secs(2),
+            statement: Duration::from_secs(5),
+            deadline: Duration::from_secs(8),
+            migrations: Migrations::Run,
+        }
+    }
+}
+
+/// Why a database could not be opened. Says nothing of the password.
+#[derive(Debug, thiserror::Error)]
+pub enum PostgresOpenError {
+    /// The address cannot be used.
+    #[error("the address of the PostgreSQL server cannot be used: {0}")]
+    Address(&'static str),
+    /// The authorities that certificates are checked against.
+    #[error("could not read the certificates of the authorities to trust")]
+    Authorities(#[source] io::Error),
+    /// The server cannot be reached, or refuses.
+    #[error("{}", .0.reason())]
+    Database(StoreError),
+    /// The server is too old.
+    #[error("the PostgreSQL server is version {version}, which is older than 15")]
+    TooOld {
+        /// As the server reports it.
+        version: String,
+    },
+    /// A migration went wrong, and nothing of it was kept.
+    #[error("migration `{name}` failed: {}", reason.reason())]
+    Migration {
+        /// Which one.
+        name: &'static str,
+        /// Why.
+        reason: StoreError,
+    },
+    /// The schema does not fit.
+    #[error(transparent)]
+    Schema(MigrationError),
+}
+
+/// A store on a PostgreSQL server.
+pub struct Postgres {
+    pool: Pool,
+    writers: Writers,
+    notifications: Arc<Notifications>,
+    warnings: Vec<String>,
+    /// Marks of turns that were perhaps taken: `processes.rs`.
+    unsettled: Mutex<Vec<i64>>,
+    /// Ends with the store.
+    _tasks: JoinSet<()>,
+}
+
+impl Postgres {
+    /// Connects to `postgres://user:password@host:port/database` and brings its schema up to date.
+    pub async fn open(url: &str, options: PostgresOptions) -> Result<SqlStore<Self>, PostgresOpenError> {
+        let (address, connector) = connector(url, &options).await?;
+        let mut first = Driven::open(&connector).await?;
+        schema::check_version(&first.client).await?;
+        match options.migrations {
+            Migrations::Run => schema::migrate(&mut first.client).await?,
+            Migrations::Require => schema::require(&first.client).await?,
+        }
+        let warnings = schema::warnings(&first.client, &address).await?;
+        for warning in &warnings {
+            warn!("{warning}");
+        }
+
+        let notifications = Arc::new(Notifications::default());
+        let mut tasks = JoinSet::new();
+        let writers = Writers::start(&options, &connector, &notifications, &mut tasks);
+        let listener =
+            Listener::open(connector.clone(), Arc::clone(&notifications)).await.map_err(PostgresOpenError::Database)?;
+        tasks.spawn(listener.listen());
+        // As many callers may wait for a connection as writes may wait for theirs.
+        let pool = Pool::new(connector, options.connections.max(1), options.queue, options.wait, options.deadline);
+        Ok(SqlStore::new(Self { pool, writers, notifications, warnings, unsettled: Mutex::default(), _tasks: tasks }))
+    }
+
+    /// What the database has and lacks. Changes nothing.
+    pub async fn status(url: &str, options: &PostgresOptions) -> Result<Vec<MigrationStatus>, PostgresOpenError> {
+        let (_, connector) = connector(url, options).await?;
+        let driven = Driven::open(&connector).await?;
+        schema::check_version(&driven.client).await?;
+        schema::status(&driven.client).await
+    }
+
+    /// Why acknowledged writes may be lost or read by others: a server that does not flush, a connection that
+    /// others can read. Also in the log.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+}
+
+async fn connector(url: &str, options: &PostgresOptions) -> Result<(Arc<Address>, Connector), PostgresOpenError> {
+    let address = Arc::new(Address::parse(url)?);
+    let (trust, roots) = (address.trust, address.roots.clone());
+    // Hundreds of files, or one long one: not a job for the threads that serve.
+    let tls = spawn_blocking(move || tls::connector(trust, roots.as_deref())).await;
+    let tls = tls.map_err(io::Error::other).flatten().map_err(PostgresOpenError::Authorities)?;
+    Ok((Arc::clone(&address), Connector::new(address, tls, options.wait, options.statement)))
+}
+
+/// A connection without our settings: a migration may take its time.
+struct Driven {
+    client: tokio_postgres::Client,
+    _task: JoinSet<()>,
+}
+
+impl Driven {
+    async fn open(connector: &Connector) -> Result<Self, PostgresOpenError> {
+        let (client, connection) =
+            connector.open().await.map_err(|failure| PostgresOpenError::Database(failure.into()))?;
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            let _ = connection.await;
+        });
+        Ok(Self { client, _task: task })
+    }
+}

@@ -1,0 +1,113 @@
+//! Failures of SQLite: which of them concern one job, the connection, or the caller.
+use amalgam_core::StoreError;
+use rusqlite::{Error, ErrorCode};
+
+/// Why a piece of work did not succeed.
+#[derive(Debug)]
+pub enum SqliteFailure {
+    /// An error of SQLite.
+    Sqlite(Error),
+    /// A value that is or was to be stored is not possible.
+    Broken(String),
+    /// An error of the shared code.
+    Shared(StoreError),
+    /// The store refuses the work for now.
+    Refused(&'static str),
+}
+
+impl SqliteFailure {
+    /// Whether the fault may lie in one piece of work alone, so that the others of its group deserve another try. A full
+    /// disk counts: a smaller piece may still fit.
+    pub(super) fn may_be_one_jobs(&self) -> bool {
+        match self {
+            Self::Sqlite(error) => match error.sqlite_error_code() {
+                Some(code) => matches!(
+                    code,
+                    ErrorCode::ConstraintViolation
+                        | ErrorCode::TooBig
+                        | ErrorCode::TypeMismatch
+                        | ErrorCode::DiskFull
+                        | ErrorCode::OutOfMemory
+                ),
+                None => true,
+            },
+            Self::Broken(_) | Self::Shared(_) => true,
+            Self::Refused(_) => false,
+        }
+    }
+
+    /// Whether the connection should not be used again: files may have been moved, or what it remembers of them is wrong.
+    pub(super) fn spoils_the_connection(&self) -> bool {
+        matches!(
+            self,
+            Self::Sqlite(error) if matches!(
+                error.sqlite_error_code(),
+                Some(
+                    ErrorCode::SystemIoFailure
+                        | ErrorCode::CannotOpen
+                        | ErrorCode::ReadOnly
+                        | ErrorCode::DatabaseCorrupt
+                        | ErrorCode::NotADatabase
+                        | ErrorCode::FileLockingProtocolFailed
+                        | ErrorCode::InternalMalfunction
+                        | ErrorCode::ApiMisuse
+                )
+            )
+        )
+    }
+
+    /// The error for the caller. SQLite's messages name tables and files, never values.
+    pub(super) fn to_error(&self) -> StoreError {
+        match self {
+            Self::Sqlite(error) => match error.sqlite_error_code() {
+                Some(
+                    ErrorCode::ConstraintViolation
+                    | ErrorCode::TooBig
+                    | ErrorCode::TypeMismatch
+                    | ErrorCode::DatabaseCorrupt
+                    | ErrorCode::NotADatabase
+                    | ErrorCode::ApiMisuse
+                    | ErrorCode::ParameterOutOfRange
+                    | ErrorCode::Unknown,
+                )
+                | None => StoreError::Broken(error.to_string()),
+                Some(_) => StoreError::Unavailable(error.to_string()),
+            },
+            Self::Broken(what) => StoreError::Broken(what.clone()),
+            Self::Shared(error) => error.clone(),
+            Self::Refused(why) => StoreError::Unavailable((*why).to_owned()),
+        }
+    }
+}
+
+impl From<Error> for SqliteFailure {
+    fn from(error: Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+impl From<StoreError> for SqliteFailure {
+    fn from(error: StoreError) -> Self {
+        Self::Shared(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::ffi;
+
+    use super::*;
+
+    #[test]
+    fn a_full_disk_and_a_lock_pass_while_a_broken_rule_does_not() {
+        let error = |code| SqliteFailure::from(Error::SqliteFailure(ffi::Error::new(code), None)).to_error();
+        for passing in
+            [ffi::SQLITE_FULL, ffi::SQLITE_BUSY, ffi::SQLITE_IOERR, ffi::SQLITE_CANTOPEN, ffi::SQLITE_READONLY]
+        {
+            assert!(matches!(error(passing), StoreError::Unavailable(_)), "{passing}");
+        }
+        for lasting in [ffi::SQLITE_CONSTRAINT, ffi::SQLITE_CORRUPT, ffi::SQLITE_ERROR] {
+            assert!(matches!(error(lasting), StoreError::Broken(_)), "{lasting}");
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The database's files: made for their owner alone, opened with the settings that durability asks for.
+use std::{
+    fs::{DirBuilder, File, OpenOptions, TryLockError},
+    io,
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+use rusqlite::{Connection, OpenFlags, config::DbConfig};
+
+/// How long a connection waits for a lock of another process: a command of the operator, a backup, or the server.
+pub(super) const LOCK_WAIT: Duration = Duration::from_secs(3);
+/// How often it looks meanwhile: a busy server lets go of its lock for a fraction of a millisecond.
+pub(super) const LOCK_PAUSE: Duration = Duration::from_millis(1);
+/// Room for every statement that there is.
+const STATEMENTS: usize = 320;
+/// A turn's items fit on a page with others; on one of half the size most would need a page of their own beside it.
+const PAGE_BYTES: i64 = 8 * 1024;
+const WRITER_CACHE_KIB: i64 = 8 * 1024;
+const READER_CACHE_KIB: i64 = 2 * 1024;
+/// A log that grew beyond this is cut when it starts anew.
+const LOG_KEPT_BYTES: i64 = 32 * 1024 * 1024;
+
+/// Makes the folder and the file if they are not there, readable by their owner alone. The files that SQLite puts beside it
+/// get the same permissions.
+///
+/// Returns the path without symbolic links: SQLite puts its log beside the file that a link leads to, and the lock of the
+/// server goes there too. Two links to one database are one database.
+pub(super) fn create(path: &Path) -> io::Result<PathBuf> {
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    path.canonicalize()
+}
+
+/// A connection that writes.
+pub(super) fn open_writer(path: &Path, max_bytes: Option<u64>) -> rusqlite::Result<Connection> {
+    let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
+    // Only a database that is being made takes it.
+    connection.pragma_update(None, "page_size", PAGE_BYTES)?;
+    switch_to_log(&connection)?;
+    // A commit is acknowledged when the log is on disk (S6), and nothing less.
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "journal_size_limit", LOG_KEPT_BYTES)?;
+    // Checkpoints have a thread of their own.
+    connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+    if let Some(max_bytes) = max_bytes {
+        let page_size: u64 =
+            connection.pragma_query_value(None, "page_size", |row| row.get::<_, i64>(0))?.max(1) as u64;
+        let pages = i64::try_from(max_bytes / page_size).unwrap_or(i64::MAX).clamp(1, i64::from(u32::MAX) - 1);
+        connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))?;
+    }
+    Ok(connection)
+}
+
+/// The file whose name is that of the database and something more.
+pub(super) fn beside(database: &Path, suffix: &str) -> PathBuf {
+    let mut name = database.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// A file that was just made or removed stays so after a power cut only if its folder is flushed too.
+pub(super) fn flush_folder(database: &Path) -> io::Result<()> {
+    let folder = database.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// A connection that reads.
+pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = open(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    connection.pragma_update(None, "cache_size", -READER_CACHE_KIB)?;
+    Ok(connection)
+}
+
+/// A connection that only reads, for a disk without room. The index of the write-ahead log is kept in memory instead of in
+/// a file, which SQLite does for the only connection of a database.
+pub(super) fn open_to_read(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    connection.pragma_update_and_check(None, "locking_mode", "EXCLUSIVE", |_| Ok(()))?;
+    connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+    connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))?;
+    Ok(connection)
+}
+
+/// A connection that checkpoints: it copies what the write-ahead log holds into the database.
+pub(super) fn open_checkpointer(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+    Ok(connection)
+}
+
+fn open(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
+    // Each connection belongs to one thread, so SQLite need not lock inside it. Nothing creates a file by accident.
+    let mut connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    wait_for_locks(&mut connection)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
+    // A statement is planned once, for all values: else a partial index makes SQLite plan it anew for each.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    // Every statement has the index that it needs; one that SQLite makes for itself reads a whole table first.
+    connection.pragma_update(None, "automatic_index", false)?;
+    // A schema from elsewhere runs none of its own functions.
+    connection.pragma_update(None, "trusted_schema", false)?;
+    Ok(connection)
+}
+
+/// Makes a connection wait for locks of others.
+pub(super) fn wait_for_locks(connection: &mut Connection) -> rusqlite::Result<()> {
+    connection.busy_handler(Some(|tries| {
+        thread::sleep(LOCK_PAUSE);
+        (tries as u128) < LOCK_WAIT.as_millis() / LOCK_PAUSE.as_millis()
+    }))
+}
+
+fn switch_to_log(connection: &Connection) -> rusqlite::Result<()> {
+    let mode: String = connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
+    if mode == "wal" {
+        return Ok(());
+    }
+    connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| {
+        let mode: String = row.get(0)?;
+        match mode.as_str() {
+            "wal" => Ok(()),
+            _ => Err(rusqlite::Error::InvalidQuery),
+        }
+    })
+}
+
+/// Takes the lock of the process that serves from this database. It is held for as long as the file is open, and the
+/// system lets go of it when the process ends, however it ends.
+pub(super) fn lock_for_serving(database: &Path) -> Result<File, LockError> {
+    let path = beside(database, ".lock");
+    let io_error = |source| LockError::File { path: path.clone(), source };
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path).map_err(io_error)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(LockError::Taken { path }),
+        Err(TryLockError::Error(source)) => Err(LockError::File { path, source }),
+    }
+}
+
+/// Why this process may not serve.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Another process serves from the same database.
+    #[error("another server uses this database (it holds `{}`); many servers need PostgreSQL", path.display())]
+    Taken {
+        /// The file that the lock is on.
+        path: PathBuf,
+    },
+    /// The file of the lock cannot be made.
+    #[error("could not lock `{}`", path.display())]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_commit_is_flushed_before_it_is_acknowledged() {
+        // S6: with a write-ahead log, `FULL` flushes it at every commit. A kill cannot show that; the settings can.
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("amalgam.db");
+        create(&path).unwrap();
+        let setting = |connection: &Connection, name: &str| -> String {
+            let value: rusqlite::types::Value = connection.pragma_query_value(None, name, |row| row.get(0)).unwrap();
+            format!("{value:?}")
+        };
+        for connection in [open_writer(&path, None).unwrap(), open_checkpointer(&path).unwrap()] {
+            let settings = ["journal_mode", "synchronous", "wal_autocheckpoint"].map(|name| setting(&connection, name));
+            assert_eq!(settings, [r#"Text("wal")"#, "Integer(2)", "Integer(0)"]);
+        }
+        let reader = open_reader(&path).unwrap();
+        assert!(reader.execute_batch("CREATE TABLE written (by_a_reader)").is_err());
+    }
+}

@@ -1,0 +1,308 @@
+//! The embedded store: one SQLite file, one thread that writes, a few that read.
+//!
+//! The statements of the shared code, and what turns write and read, are in files named for their subjects. Here is what opens
+//! the file, owns the threads and hands work to them.
+
+mod approvals;
+mod checkpoint;
+mod claims;
+mod connection;
+mod conversations;
+mod courses;
+mod execute;
+mod failure;
+mod file;
+mod files;
+mod item_positions;
+mod job;
+mod journal;
+mod knowledge;
+mod legacy_redo_log;
+mod opening;
+mod processes;
+mod prune;
+mod query;
+mod queue;
+mod reader;
+mod responses;
+mod schema;
+mod session_queue;
+#[cfg(test)]
+mod sql_tests;
+mod statements;
+mod transcripts;
+mod turns;
+mod writer;
+
+use std::{
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+};
+
+use amalgam_core::{BoxFuture, Operator, store::Stored};
+use amalgam_store::{
+    Dialect, Repeat, SqlEngine, SqlStore, Work,
+    migrate::{MigrationError, MigrationStatus, Migrations},
+    notifications::Notifications,
+    statements,
+};
+
+use self::{
+    checkpoint::Checkpointer,
+    failure::SqliteFailure,
+    job::{Access, Job, JobConnection, Transaction, submit},
+    queue::Queue,
+    reader::Reader,
+    writer::Writer,
+};
+
+pub use self::{file::LockError, legacy_redo_log::RedoLogError};
+
+statements! {
+    OperatorSql PING = "SELECT 1 FROM memory LIMIT 1";
+}
+
+/// How a database is used.
+#[derive(Debug, Clone)]
+pub struct SqliteOptions {
+    /// Threads that read.
+    pub readers: usize,
+    /// So many calls wait for the writer, and as many for the readers; more are refused with `Busy`.
+    pub queue: usize,
+    /// The file may not become larger; writes beyond are refused until something was removed. The log beside it is not
+    /// counted.
+    pub max_bytes: Option<u64>,
+    /// What to do with migrations that the database lacks.
+    pub migrations: Migrations,
+    /// What to do on a disk without room.
+    pub full_disk: FullDisk,
+}
+
+/// How a database is opened on a disk without room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FullDisk {
+    /// Not at all.
+    #[default]
+    Refuse,
+    /// To be read, if its schema is up to date. Writes are refused until there is room.
+    Read,
+}
+
+impl Default for SqliteOptions {
+    fn default() -> Self {
+        Self { readers: 2, queue: 1024, max_bytes: None, migrations: Migrations::Run, full_disk: FullDisk::Refuse }
+    }
+}
+
+/// Why a database could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum SqliteOpenError {
+    /// The folder or the file cannot be made or read.
+    #[error("could not make or open `{}`", path.display())]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// SQLite cannot use it.
+    #[error("could not use `{}` as a database", path.display())]
+    Database {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: rusqlite::Error,
+    },
+    /// The redo log that an older server left cannot be applied.
+    #[error("could not apply `{}`, the redo log of an older server", path.display())]
+    RedoLog {
+        /// Which file.
+        path: PathBuf,
+        /// Why, and what to do.
+        #[source]
+        source: RedoLogError,
+    },
+    /// Its schema does not fit.
+    #[error("`{}` cannot be used", path.display())]
+    Schema {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: MigrationError,
+    },
+}
+
+/// A store in one file.
+pub struct Sqlite {
+    path: PathBuf,
+    writes: Arc<Queue<Box<dyn Job>>>,
+    reads: Arc<Queue<Box<dyn Job>>>,
+    /// Whether the disk had no room when the store was opened, and nothing was committed since: the writer alone has a
+    /// connection.
+    read_only: Arc<AtomicBool>,
+    notifications: Arc<Notifications>,
+    checkpointer: Arc<Checkpointer>,
+    threads: Vec<JoinHandle<()>>,
+    serving: Mutex<Option<File>>,
+}
+
+impl Sqlite {
+    /// Opens the database at `path` and brings its schema up to date; makes it, and its folder, if there is none.
+    pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<SqlStore<Self>, SqliteOpenError> {
+        let path = path.as_ref();
+        let path = file::create(path).map_err(|source| SqliteOpenError::File { path: path.to_path_buf(), source })?;
+        let checkpointer = Arc::new(Checkpointer::new());
+        let mut store = Self {
+            path: path.clone(),
+            writes: Arc::new(Queue::new(options.queue)),
+            reads: Arc::new(Queue::new(options.queue)),
+            read_only: Arc::default(),
+            notifications: Arc::default(),
+            checkpointer: Arc::clone(&checkpointer),
+            threads: Vec::new(),
+            serving: Mutex::default(),
+        };
+        let work = Writer {
+            path: path.clone(),
+            max_bytes: options.max_bytes,
+            jobs: Arc::clone(&store.writes),
+            notifications: Arc::clone(&store.notifications),
+            checkpointer: Arc::clone(&checkpointer),
+            read_only: Arc::clone(&store.read_only),
+        };
+        let opened = opening::open(&work, &options)?;
+        store.start("store-writer", move || work.run(opened.writer))?;
+        for connection in opened.readers {
+            let work = Reader { path: path.clone(), jobs: Arc::clone(&store.reads) };
+            store.start("store-reader", move || work.run(connection))?;
+        }
+        // The last one: see `Drop`.
+        store.start("store-checkpoint", move || checkpointer.run(&path, opened.checkpointer))?;
+        Ok(SqlStore::new(store))
+    }
+
+    /// What the database at `path` has and lacks. A file that is not there lacks everything, and is not made.
+    pub fn status(path: impl AsRef<Path>) -> Result<Vec<MigrationStatus>, SqliteOpenError> {
+        schema::status(path.as_ref())
+    }
+
+    /// Makes this process the one that serves from the database, for as long as the store lives. The holder of the lock knows
+    /// that every other process that ever served from it is dead.
+    pub fn lock_for_serving(&self) -> Result<(), LockError> {
+        let mut serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
+        if serving.is_none() {
+            *serving = Some(file::lock_for_serving(&self.path)?);
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), SqliteOpenError> {
+        let thread = thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(work)
+            .map_err(|source| SqliteOpenError::File { path: self.path.clone(), source })?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Work of the engine's own that changes something. Done when it is committed and flushed.
+    fn write_with<'a, T: Send + 'static>(
+        &self,
+        mut work: impl FnMut(&Transaction<'_>) -> Result<T, SqliteFailure> + Send + 'static,
+    ) -> Stored<'a, T> {
+        submit(&self.writes, Access::Write, move |connection| connection.with(&mut work))
+    }
+
+    /// Work of the engine's own that changes nothing. It sees everything that was acknowledged before.
+    fn read_with<'a, T: Send + 'static>(
+        &self,
+        mut work: impl FnMut(&Transaction<'_>) -> Result<T, SqliteFailure> + Send + 'static,
+    ) -> Stored<'a, T> {
+        submit(self.reads(), Access::Read, move |connection| connection.with(&mut work))
+    }
+
+    /// Where reads are queued.
+    fn reads(&self) -> &Queue<Box<dyn Job>> {
+        match self.read_only.load(Ordering::Acquire) {
+            true => &self.writes,
+            false => &self.reads,
+        }
+    }
+}
+
+impl SqlEngine for Sqlite {
+    type Failure = SqliteFailure;
+    type Connection<'c> = JobConnection<'c>;
+    const DIALECT: Dialect = Dialect::Fts5;
+    const CHANGES_IN_ORDER: bool = true;
+
+    fn read<'a, A, T>(&'a self, arguments: A, work: Work<Self, A, T>) -> Stored<'a, T>
+    where
+        A: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        submit(self.reads(), Access::Read, move |connection| job::outcome(work(connection, &arguments)))
+    }
+
+    fn change<'a, A, T>(&'a self, repeat: Repeat, arguments: A, work: Work<Self, A, T>) -> Stored<'a, T>
+    where
+        A: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        self.transaction(repeat, arguments, work)
+    }
+
+    // All that changes something runs in the transaction of its group, and is undone with it.
+    fn transaction<'a, A, T>(&'a self, _: Repeat, arguments: A, work: Work<Self, A, T>) -> Stored<'a, T>
+    where
+        A: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        submit(&self.writes, Access::Write, move |connection| job::outcome(work(connection, &arguments)))
+    }
+
+    fn changed(&self, topic: &str) -> BoxFuture<'static, ()> {
+        self.notifications.wait(topic)
+    }
+
+    fn ping(&self) -> Stored<'_, ()> {
+        let look = |transaction: &Transaction<'_>| {
+            transaction.database.operator(Operator::of_this_process(), PING, &[])?.exists().map(drop)
+        };
+        let (written, read) = (self.write_with(look), self.read_with(look));
+        Box::pin(async move {
+            written.await?;
+            read.await
+        })
+    }
+}
+
+impl Drop for Sqlite {
+    /// Jobs that were accepted are still run.
+    fn drop(&mut self) {
+        // There is nothing to do about a thread that panicked.
+        let join = |thread: JoinHandle<()>| drop(thread.join());
+        self.reads.close();
+        self.checkpointer.close();
+        // The writer was started first and goes last: SQLite checkpoints and removes the write-ahead log when the last
+        // connection is closed, and two that close at once each take the other for the last.
+        self.threads.split_off(self.threads.len().min(1)).into_iter().for_each(join);
+        self.writes.close();
+        self.threads.drain(..).for_each(join);
+    }
+}
+
+impl std::fmt::Debug for Sqlite {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Sqlite").field("path", &self.path).finish_non_exhaustive()
+    }
+}

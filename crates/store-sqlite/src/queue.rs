@@ -1,0 +1,123 @@
+//! A bounded queue of jobs, between callers and the threads of the store.
+use std::{
+    collections::VecDeque,
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+};
+
+/// Why something was not queued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// As many jobs wait as may wait.
+    Full,
+    /// The store is being closed.
+    Closed,
+}
+
+/// A push into a full queue is refused at once; a worker waits while it is empty.
+#[derive(Debug)]
+pub(super) struct Queue<T> {
+    state: Mutex<State<T>>,
+    filled: Condvar,
+    bound: usize,
+}
+
+#[derive(Debug)]
+struct State<T> {
+    waiting: VecDeque<T>,
+    /// Workers that wait. Waking costs a system call even when no worker sleeps.
+    idle: usize,
+    closed: bool,
+}
+
+impl<T> State<T> {
+    fn hand_out(&mut self, taken: &mut Vec<T>, limit: usize) {
+        let count = limit.min(self.waiting.len());
+        taken.extend(self.waiting.drain(..count));
+    }
+}
+
+impl<T> Queue<T> {
+    pub(super) fn new(bound: usize) -> Self {
+        let state = Mutex::new(State { waiting: VecDeque::new(), idle: 0, closed: false });
+        Self { state, filled: Condvar::new(), bound }
+    }
+
+    /// Adds one at the end.
+    pub(super) fn push(&self, job: T) -> Result<(), Refused> {
+        let mut state = self.lock();
+        if state.closed {
+            return Err(Refused::Closed);
+        }
+        if state.waiting.len() >= self.bound {
+            return Err(Refused::Full);
+        }
+        state.waiting.push_back(job);
+        let wakes = state.idle > 0;
+        drop(state);
+        if wakes {
+            self.filled.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Waits until there is something and moves at most `limit` of it behind `taken`. When the queue is closed, what was
+    /// accepted is handed out first; then this returns `false`.
+    pub(super) fn take(&self, taken: &mut Vec<T>, limit: usize) -> bool {
+        let mut state = self.lock();
+        while state.waiting.is_empty() {
+            if state.closed {
+                return false;
+            }
+            state.idle += 1;
+            state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.idle -= 1;
+        }
+        state.hand_out(taken, limit);
+        true
+    }
+
+    /// Moves at most `limit` of what is there behind `taken`, without waiting.
+    pub(super) fn take_waiting(&self, taken: &mut Vec<T>, limit: usize) {
+        self.lock().hand_out(taken, limit);
+    }
+
+    /// Accepts nothing any more.
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.filled.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_queue_refuses_and_a_closed_one_hands_out_what_it_accepted() {
+        // S16
+        let queue = Queue::new(2);
+        assert_eq!([queue.push(1), queue.push(2), queue.push(3)], [Ok(()), Ok(()), Err(Refused::Full)]);
+        let mut taken = Vec::new();
+        assert!(queue.take(&mut taken, 1));
+        assert_eq!(queue.push(4), Ok(()));
+        queue.close();
+        assert_eq!(queue.push(5), Err(Refused::Closed));
+        assert!(queue.take(&mut taken, 8));
+        assert_eq!(taken, [1, 2, 4]);
+        assert!(!queue.take(&mut taken, 8));
+    }
+
+    #[test]
+    fn what_waits_is_taken_up_to_a_limit_without_waiting() {
+        let queue = Queue::new(4);
+        let mut taken = Vec::new();
+        queue.take_waiting(&mut taken, 8);
+        (1..=3).for_each(|job| queue.push(job).unwrap());
+        queue.take_waiting(&mut taken, 2);
+        assert_eq!(taken, [1, 2]);
+    }
+}

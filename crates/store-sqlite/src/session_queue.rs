@@ -1,0 +1,167 @@
+//! The queue of a session, as far as SQLite has a form of its own: the user's message, the end of a turn, a dead process.
+//!
+//! There is one writer, so numbers are drawn in the order of arrival. Whenever an entry goes, the requests behind it are
+//! notified.
+
+use amalgam_core::{
+    Operator, Scope,
+    store::{MetadataRecord, NewUserMessage, ProcessId, SessionEnd, Ticket, session_topic},
+};
+use amalgam_store::{
+    TenantKey, rows,
+    session_queue::{ADD_METADATA, RELEASE_ENTRY, failure_record, message_ids},
+    statements,
+};
+
+use super::{
+    failure::SqliteFailure,
+    job::Transaction,
+    journal,
+    query::{Database, int, text},
+};
+
+statements! {
+    UserSql FIRST_ENTRY = "
+        SELECT number, response_id FROM session_line
+        WHERE tenant_id = ?1 AND user_id = ?2 AND session_id = ?3 ORDER BY number LIMIT 1";
+    UserSql START_ENTRY = "
+        UPDATE session_line SET response_id = ?5
+        WHERE tenant_id = ?1 AND user_id = ?2 AND session_id = ?3 AND number = ?4";
+    UserSql END_ENTRY = "
+        DELETE FROM session_line
+        WHERE tenant_id = ?1 AND user_id = ?2 AND session_id = ?3 AND number = ?4 AND response_id = ?5";
+    UserSql ADD_MESSAGE = "
+        INSERT INTO messages (tenant_id, user_id, id, session_id, role, content, response_id, created_at)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+    UserSql COUNT_MESSAGES = "
+        UPDATE sessions SET messages = messages + ?4, updated_at = MAX(updated_at, ?5)
+        WHERE tenant_id = ?1 AND user_id = ?2 AND id = ?3";
+    OperatorSql ENTRIES_HELD = "
+        DELETE FROM session_line WHERE process = ?1 RETURNING session_id, number, tenant_id, user_id, response_id";
+}
+
+/// Appends the user's message, if the entry is first; whether it is, or this turn has appended it before.
+pub(super) fn append_user_message(
+    database: Database<'_>,
+    scope: &Scope,
+    ticket: Ticket,
+    words: &NewUserMessage,
+) -> Result<bool, SqliteFailure> {
+    let Ticket { session_id, number } = ticket;
+    let (id, _) = message_ids(number);
+    let first: Option<(i64, Option<String>)> =
+        database.user(scope, FIRST_ENTRY, &[&session_id])?.first(|row| Ok((row.get(0)?, row.get(1)?)))?;
+    match first {
+        Some((first, None)) if first == number => {}
+        Some((first, by)) => return Ok(first == number && by.as_ref() == Some(&words.response_id)),
+        None => return Ok(false),
+    }
+    database.user(scope, START_ENTRY, &[&session_id, &number, &words.response_id])?.run()?;
+    let NewUserMessage { response_id, now_ms, .. } = words;
+    let content = &rows::storable(&words.content);
+    add(database, scope, session_id, &Message { id, role: "user", content, response_id, now_ms: *now_ms })?;
+    for record in &words.metadata {
+        add_metadata(database, scope, id, record)?;
+    }
+    Ok(true)
+}
+
+/// The end of a turn. Only the turn that appended the user's message adds to the session.
+pub(super) fn end(
+    transaction: &Transaction<'_>,
+    scope: &Scope,
+    response_id: &str,
+    end: &SessionEnd,
+) -> Result<(), SqliteFailure> {
+    let database = transaction.database;
+    let Ticket { session_id, number } = end.ticket;
+    if database.user(scope, END_ENTRY, &[&session_id, &number, &response_id])?.run()? == 0 {
+        return Ok(());
+    }
+    let (user_message_id, assistant_message_id) = message_ids(number);
+    let answer = end.answer.as_ref().filter(|(id, _)| *id == assistant_message_id);
+    if let Some((id, content)) = answer {
+        let content = &rows::storable(content);
+        let answer = Message { id: *id, role: "assistant", content, response_id, now_ms: end.now_ms };
+        add(database, scope, session_id, &answer)?;
+    }
+    for (id, record) in &end.metadata {
+        if *id == user_message_id || answer.is_some() && *id == assistant_message_id {
+            add_metadata(database, scope, *id, record)?;
+        }
+    }
+    transaction.notify(session_topic(session_id));
+    Ok(())
+}
+
+/// Removes the entry of a turn that has ended or is gone; the user's message gets `error`.
+pub(super) fn release(
+    transaction: &Transaction<'_>,
+    scope: &Scope,
+    response_id: &str,
+    error: Option<&MetadataRecord>,
+) -> Result<(), SqliteFailure> {
+    let database = transaction.database;
+    let freed = database
+        .user(scope, RELEASE_ENTRY, &[&response_id])?
+        .all(|row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;
+    for (session_id, number) in freed {
+        if let Some(error) = error {
+            add_metadata(database, scope, message_ids(number).0, error)?;
+        }
+        transaction.notify(session_topic(session_id));
+    }
+    Ok(())
+}
+
+/// Removes every entry of a dead process; messages that were appended with them get `error`.
+pub(super) fn release_all_of(
+    transaction: &Transaction<'_>,
+    operator: Operator,
+    process: ProcessId,
+    error: fn(&[String]) -> String,
+) -> Result<(), SqliteFailure> {
+    let database = transaction.database;
+    let dead = rows::process_bytes(process);
+    let entries = database.operator(operator, ENTRIES_HELD, &[&&dead[..]])?.all(|row| {
+        let ticket = Ticket { session_id: row.get(0)?, number: row.get(1)? };
+        let tenant_id: i64 = row.get(2)?;
+        let scope = rows::owner(tenant_id, text(row, 3)?, None)?;
+        Ok((ticket, TenantKey::of_row(operator, tenant_id), scope, row.get::<_, Option<String>>(4)?))
+    })?;
+    for (ticket, tenant, scope, response_id) in entries {
+        if let Some(id) = response_id {
+            let tools = journal::unknown(database, tenant, &id)?;
+            let (user_message_id, _) = message_ids(ticket.number);
+            add_metadata(database, &scope, user_message_id, &failure_record(&error(&tools)))?;
+        }
+        transaction.notify(session_topic(ticket.session_id));
+    }
+    Ok(())
+}
+
+struct Message<'a> {
+    id: i64,
+    role: &'a str,
+    content: &'a str,
+    response_id: &'a str,
+    now_ms: u64,
+}
+
+fn add(database: Database<'_>, scope: &Scope, session_id: i64, message: &Message<'_>) -> Result<(), SqliteFailure> {
+    let Message { id, role, content, response_id, now_ms } = message;
+    let now = int(*now_ms)?;
+    database.user(scope, ADD_MESSAGE, &[id, &session_id, role, content, response_id, &now])?.run()?;
+    database.user(scope, COUNT_MESSAGES, &[&session_id, &1, &now])?.run()?;
+    Ok(())
+}
+
+fn add_metadata(
+    database: Database<'_>,
+    scope: &Scope,
+    message_id: i64,
+    record: &MetadataRecord,
+) -> Result<(), SqliteFailure> {
+    database.user(scope, ADD_METADATA, &[&message_id, &record.kind, &record.value.raw().text()])?.run()?;
+    Ok(())
+}

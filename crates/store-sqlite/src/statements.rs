@@ -1,0 +1,133 @@
+//! The statements of the shared code in the form of SQLite. A transaction that writes is alone, so nothing is locked. Arrays are JSON
+//! texts.
+
+use amalgam_store::statements;
+
+statements! { SqlStatements:
+    TenantSql hold_profile = "
+        SELECT slug, prompt, tools, model, active, version, created_at, updated_at, tool_choice FROM agent_profiles
+        WHERE tenant_id = ?1 AND slug = ?2";
+    TenantSql active_profiles = "
+        SELECT slug, prompt, tools, model, active, version, created_at, updated_at, tool_choice FROM agent_profiles
+        WHERE tenant_id = ?1 AND active = 1 ORDER BY slug";
+    TenantSql approvals_pending = "
+        SELECT id, user_id, response_id, call_id, label, name, arguments, decider, asked_at, expires_at, approve, reason,
+            decided_by, decided_at, used_by
+        FROM approvals INDEXED BY approvals_pending
+        WHERE tenant_id = ?1 AND (asked_at, id) < (?2, ?3) AND approve IS NULL AND expires_at > ?5
+        ORDER BY asked_at DESC, id DESC LIMIT ?4";
+    UserSql hold_approval = "
+        SELECT id, user_id, response_id, call_id, label, name, arguments, decider, asked_at, expires_at, approve, reason,
+            decided_by, decided_at, used_by
+        FROM approvals WHERE tenant_id = ?1 AND user_id = ?2 AND id = ?3";
+    TenantSql hold_approval_of_tenant = "
+        SELECT id, user_id, response_id, call_id, label, name, arguments, decider, asked_at, expires_at, approve, reason,
+            decided_by, decided_at, used_by
+        FROM approvals WHERE tenant_id = ?1 AND id = ?2";
+    TenantSql offered_tools = "
+        SELECT tenant_id, name, kind, description, parameters, settings, guidance, timeout_ms, idempotent, on_error,
+            after_call_instruction, requires_approval, active, created_at, updated_at
+        FROM agent_tools WHERE tenant_id IN (?1, ?2) AND key IN (SELECT value FROM json_each(?3))";
+    UserSql add_conversation = "
+        INSERT INTO conversations (tenant_id, user_id, id, created_at, metadata) VALUES (?1, ?2, ?3, ?4, ?5)
+        ON CONFLICT (tenant_id, id) DO NOTHING";
+    /// A transaction that writes is alone, so the positions behind the last item are free, however many they are.
+    UserSql take_item_positions = "
+        SELECT COALESCE((
+            SELECT MAX(position) + 1 FROM conversation_items
+            WHERE tenant_id = ?1 AND user_id = ?2 AND conversation_id = ?3
+        ), 0)
+        FROM conversations WHERE tenant_id = ?1 AND user_id = ?2 AND id = ?3 AND ?4 >= 0";
+    UserSql taken_item_ids = "
+        SELECT id FROM conversation_items
+        WHERE tenant_id = ?1 AND user_id = ?2 AND conversation_id = ?3 AND id IN (SELECT value FROM json_each(?4))";
+    UserSql add_conversation_item = "
+        INSERT INTO conversation_items (tenant_id, user_id, conversation_id, position, id, item)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    TenantSql known_courses = "
+        SELECT id, title, description, modality, kind, status, content_in_sequence, min_percentage_finish, tags, assets,
+            url, progress, is_eligible, in_playlist, active
+        FROM courses WHERE tenant_id = ?1 AND id IN (SELECT value FROM json_each(?2))";
+    UserSql hold_session = "SELECT mode FROM agent_sessions WHERE tenant_id = ?1 AND user_id = ?2 AND id = ?3";
+    UserSql files_of_purpose_upwards = "
+        SELECT id, filename, purpose, media_type, bytes, created_at, expires_at FROM files INDEXED BY files_by_purpose
+        WHERE tenant_id = ?1 AND user_id = ?2 AND purpose = ?6 AND id > ?3 AND (expires_at IS NULL OR expires_at > ?4)
+        ORDER BY id LIMIT ?5";
+    UserSql files_of_purpose_downwards = "
+        SELECT id, filename, purpose, media_type, bytes, created_at, expires_at FROM files INDEXED BY files_by_purpose
+        WHERE tenant_id = ?1 AND user_id = ?2 AND purpose = ?6 AND id < ?3 AND (expires_at IS NULL OR expires_at > ?4)
+        ORDER BY id DESC LIMIT ?5";
+    TenantSql hold_collection = "
+        SELECT number, embedding_model FROM knowledge_collections WHERE tenant_id = ?1 AND name = ?2";
+    TenantSql known_documents = "
+        SELECT document.path, number, digest, language, attributes, chunks
+        FROM json_each(?4) AS wanted CROSS JOIN knowledge_documents AS document ON document.path = wanted.value
+        WHERE tenant_id = ?1 AND collection = ?2 AND source = ?3";
+    TenantSql add_document = "
+        INSERT INTO knowledge_documents (tenant_id, collection, source, updated_at, path, language, attributes, digest,
+            chunks)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+        RETURNING path, number";
+    TenantSql forget_documents = "DELETE FROM knowledge_documents WHERE tenant_id = ?1 AND number IN (SELECT value FROM json_each(?2))";
+    TenantSql add_chunk = "
+        INSERT INTO knowledge_chunks (tenant_id, number, symbol, start_line, end_line, terms, content)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    TenantSql add_chunk_words = "
+        INSERT INTO knowledge_words (rowid, words)
+        SELECT number, replace(?3, '#', ?1) FROM knowledge_chunks WHERE tenant_id = ?1 AND number = ?2";
+    TenantSql add_embedding = "
+        INSERT INTO knowledge_embeddings (tenant_id, collection, chunk, embedding) VALUES (?1, ?2, ?3, ?4)";
+    TenantSql forget_chunk_words = "
+        DELETE FROM knowledge_words WHERE rowid IN (
+            SELECT number FROM knowledge_chunks WHERE tenant_id = ?1 AND number BETWEEN ?2 AND ?3
+        )";
+    TenantSql forget_chunks = "DELETE FROM knowledge_chunks WHERE tenant_id = ?1 AND number BETWEEN ?2 AND ?3";
+    TenantSql forget_chunk_embeddings = "
+        DELETE FROM knowledge_embeddings WHERE tenant_id = ?1 AND collection = ?2 AND chunk BETWEEN ?3 AND ?4";
+    TenantSql count_word = "
+        SELECT COUNT(*) FROM (
+            SELECT ?1 AS tenant_id FROM knowledge_words WHERE knowledge_words MATCH replace(?2, '#', ?1) LIMIT ?3
+        ) AS counted";
+    TenantSql document_facts = "
+        SELECT number, collection, document.path, language, attributes
+        FROM json_each(?2) AS wanted CROSS JOIN knowledge_documents AS document ON number = wanted.value
+        WHERE tenant_id = ?1";
+    TenantSql ranked_chunks = "
+        SELECT chunk.number, start_line, terms, document.number, collection, document.path, language, attributes
+        FROM json_each(?2) AS wanted CROSS JOIN knowledge_chunks AS chunk ON chunk.number = wanted.value
+            CROSS JOIN knowledge_documents AS document ON document.number = chunk.number >> 16
+        WHERE chunk.tenant_id = ?1";
+    TenantSql chunk_contents = "
+        SELECT number, symbol, end_line, content
+        FROM json_each(?2) AS wanted CROSS JOIN knowledge_chunks ON number = wanted.value
+        WHERE tenant_id = ?1";
+    TenantSql embeddings = "SELECT chunk, embedding FROM knowledge_embeddings WHERE tenant_id = ?1 AND collection = ?2 AND chunk = ?3";
+    UserSql join_queue = "
+        INSERT INTO session_line (tenant_id, user_id, session_id, process, mark)
+        SELECT ?1, ?2, id, ?4, ?5 FROM sessions WHERE tenant_id = ?1 AND user_id = ?2 AND profile = ?3 AND active = 1
+        RETURNING session_id, number";
+    UserSql response_of_answer = "
+        SELECT json_extract(value, '$.turn_id') FROM message_metadata
+        WHERE tenant_id = ?1 AND user_id = ?2 AND kind = 'model_usage'
+            AND json_extract(value, '$.response_id') = ?3
+        ORDER BY number DESC LIMIT 1";
+    TenantSql response_of_provider = "
+        SELECT id FROM responses
+        WHERE tenant_id = ?1 AND json_extract(provenance, '$.provider_id') = ?2
+        ORDER BY number DESC LIMIT 1";
+    TenantSql response_of_answer_within = "
+        SELECT json_extract(value, '$.turn_id') FROM message_metadata
+        WHERE tenant_id = ?1 AND kind = 'model_usage' AND json_extract(value, '$.response_id') = ?2
+        ORDER BY number DESC LIMIT 1";
+    /// The index has the records of a message in their order.
+    TenantSql message_metadata = "
+        SELECT message_id, kind, metadata.value
+        FROM json_each(?2) AS wanted CROSS JOIN message_metadata AS metadata ON message_id = wanted.value
+        WHERE tenant_id = ?1";
+    OperatorSql add_key = "
+        INSERT INTO api_keys (id, tenant_id, hash, prefix, label, rights, user_id, created_at, expires_at, revoked_at,
+            last_used_at)
+        SELECT ?1, tenants.id, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11 FROM tenants WHERE tenants.id = ?2
+        ON CONFLICT DO NOTHING";
+    OperatorSql touch_key = "UPDATE api_keys SET last_used_at = MAX(COALESCE(last_used_at, 0), ?2) WHERE id = ?1";
+}

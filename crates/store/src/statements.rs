@@ -1,0 +1,123 @@
+//! The statements of the shared code whose form differs between engines. Each engine supplies them all; the others are beside
+//! the code that runs them.
+
+use crate::{
+    agents, approvals, bank, conversations, courses, execute, files, knowledge, modes, session_queue, sessions,
+    sql::{Declared, OperatorSql, TenantSql, UserSql},
+    tenancy,
+};
+
+macro_rules! statement_set {
+    ($(#[$doc:meta])* $set:ident { $($(#[$note:meta])* $name:ident: $kind:ident,)+ }) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct $set {
+            $($(#[$note])* pub $name: $kind,)+
+        }
+
+        impl $set {
+            /// Every statement that the engine runs for the shared code, for tests.
+            pub fn all(&self) -> Vec<Declared> {
+                let own = [$((stringify!($kind), stringify!($name), self.$name.into())),+];
+                let shared = [
+                    agents::ALL,
+                    approvals::ALL,
+                    bank::ALL,
+                    conversations::ALL,
+                    courses::ALL,
+                    execute::ALL,
+                    files::ALL,
+                    knowledge::ALL,
+                    modes::ALL,
+                    session_queue::ALL,
+                    sessions::ALL,
+                    tenancy::ALL,
+                ];
+                shared.concat().into_iter().chain(own).collect()
+            }
+        }
+    };
+}
+
+statement_set! {
+    /// The statements of an engine. The comments name their values, behind those of the scope, and their columns. An engine
+    /// whose writing transactions are alone need not lock anything.
+    SqlStatements {
+        /// The same, locked against changes.
+        hold_profile: TenantSql,
+        /// The active profiles by slug.
+        active_profiles: TenantSql,
+        /// The same of those that are not decided and not expired at the last value.
+        approvals_pending: TenantSql,
+        /// A caller's approval by its id, locked against other decisions.
+        hold_approval: UserSql,
+        /// A tenant's approval by its id, locked against other decisions.
+        hold_approval_of_tenant: TenantSql,
+        /// The same, but only those with one of the keys.
+        offered_tools: TenantSql,
+        /// Adds a conversation with an id, a time and metadata, unless there is one with this id.
+        add_conversation: UserSql,
+        /// The first of so many new positions in a conversation, which is locked; nothing if there is none.
+        take_item_positions: UserSql,
+        /// Which of several ids items of a conversation have.
+        taken_item_ids: UserSql,
+        /// Adds to a conversation, for each of several items, its position, id and text.
+        add_conversation_item: UserSql,
+        /// The courses with one of several ids.
+        known_courses: TenantSql,
+        /// The mode of a session, which is locked against other changes.
+        hold_session: UserSql,
+        /// Like `files_upwards`, of the purpose that is the last value.
+        files_of_purpose_upwards: UserSql,
+        /// Like `files_downwards`, of the purpose that is the last value.
+        files_of_purpose_downwards: UserSql,
+        /// Number and embedding_model of the collection with a name, locked against other changes.
+        hold_collection: TenantSql,
+        /// Path, number, digest, language, attributes and chunks of the documents of a collection and a source that have one of
+        /// several paths.
+        known_documents: TenantSql,
+        /// Adds to a collection and a source at a time, for each of several documents: path, language, attributes, digest,
+        /// chunks; their paths and numbers.
+        add_document: TenantSql,
+        /// Deletes the documents with several numbers.
+        forget_documents: TenantSql,
+        /// For each of several chunks: number, symbol, start_line, end_line, terms, content.
+        add_chunk: TenantSql,
+        /// For each of several chunks: number and words.
+        add_chunk_words: TenantSql,
+        /// To a collection, for each of several chunks: number and embedding.
+        add_embedding: TenantSql,
+        /// Deletes the words of chunks, for each of several ranges of numbers. Comes before their chunks are deleted.
+        forget_chunk_words: TenantSql,
+        /// Deletes chunks, for each of several ranges of numbers.
+        forget_chunks: TenantSql,
+        /// Deletes embeddings of a collection, for each of several ranges of numbers.
+        forget_chunk_embeddings: TenantSql,
+        /// For each question and limit, in order, how many chunks the index of words finds, up to the limit.
+        count_word: TenantSql,
+        /// Number, collection, path, language and attributes of the documents with several numbers.
+        document_facts: TenantSql,
+        /// Number, start_line and terms of the chunks with several numbers, and the columns above of their documents.
+        ranked_chunks: TenantSql,
+        /// Number, symbol, end_line and content of the chunks with several numbers.
+        chunk_contents: TenantSql,
+        /// Chunk and embedding, for each of several pairs of a collection and a chunk.
+        embeddings: TenantSql,
+        /// Joins the queue of the active session with a profile for a process under a mark: session and number. Nothing when
+        /// there is no such session. The numbers of a session become visible in their order, and the same mark is the same
+        /// entry.
+        join_queue: UserSql,
+        /// The response of a caller's answer, by the id that the model's server gave it.
+        response_of_answer: UserSql,
+        /// A tenant's response by the id that the model's server gave it.
+        response_of_provider: TenantSql,
+        /// The response of a tenant's answer by the same.
+        response_of_answer_within: TenantSql,
+        /// Message, kind and value of the records of several messages, in order.
+        message_metadata: TenantSql,
+        /// Adds a key, if its tenant exists and its id and hash are free. The hash is the third value.
+        add_key: OperatorSql,
+        /// For each id and time: the key was used then.
+        touch_key: OperatorSql,
+    }
+}
