@@ -5,8 +5,8 @@ use amalgam_core::{
     store::{Course, CoursePage, NewUserMessage, Stored, Ticket},
 };
 use amalgam_store::{
-    Dialect, EngineQueries, Question, Repeat, RowReader, SqlConnection, SqlEngine, SqlStatements, SqlValue, TenantKey,
-    Work, sql::Sql, statements,
+    EngineQueries, IndexSyntax, Question, Repeat, RowReader, SqlConnection, SqlEngine, SqlStatements, SqlValue,
+    TenantKey, Work, sql::Sql, statements,
 };
 
 use super::{
@@ -27,7 +27,7 @@ statements! {
 impl SqlEngine for Postgres {
     type Failure = PostgresFailure;
     type Connection<'c> = Connection;
-    const DIALECT: Dialect = Dialect::TsQuery;
+    const INDEX_SYNTAX: IndexSyntax = IndexSyntax::TsQuery;
     const CHANGES_IN_ORDER: bool = false;
 
     fn read<'a, A, T>(&'a self, arguments: A, work: Work<Self, A, T>) -> Stored<'a, T>

@@ -47,7 +47,7 @@ use std::{
 
 use amalgam_core::{BoxFuture, Operator, store::Stored};
 use amalgam_store::{
-    Dialect, Repeat, SqlEngine, SqlStore, Work,
+    IndexSyntax, Repeat, SqlEngine, SqlStore, Work,
     migrate::{MigrationError, MigrationStatus, Migrations},
     notifications::Notifications,
     statements,
@@ -242,7 +242,7 @@ impl Sqlite {
 impl SqlEngine for Sqlite {
     type Failure = SqliteFailure;
     type Connection<'c> = JobConnection<'c>;
-    const DIALECT: Dialect = Dialect::Fts5;
+    const INDEX_SYNTAX: IndexSyntax = IndexSyntax::Fts5;
     const CHANGES_IN_ORDER: bool = true;
 
     fn read<'a, A, T>(&'a self, arguments: A, work: Work<Self, A, T>) -> Stored<'a, T>

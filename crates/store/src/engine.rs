@@ -9,7 +9,7 @@ use amalgam_core::{
 
 use crate::{
     bank,
-    knowledge::{Dialect, Question},
+    knowledge::{IndexSyntax, Question},
     sql::{OperatorSql, Sql, TenantSql, UserSql},
     statements::SqlStatements,
     tenancy::TENANT,
@@ -23,8 +23,8 @@ pub trait SqlEngine: TurnStore + ResponseStore + ProcessStore + Sized + 'static 
     type Failure: From<StoreError> + Send + 'static;
     /// What work runs its statements on.
     type Connection<'c>: EngineQueries<Failure = Self::Failure>;
-    /// The language of the index of words.
-    const DIALECT: Dialect;
+    /// The query syntax of its full-text index.
+    const INDEX_SYNTAX: IndexSyntax;
     /// Whether changes happen in the order in which they are asked for. Else one that was cancelled may still arrive.
     const CHANGES_IN_ORDER: bool;
 

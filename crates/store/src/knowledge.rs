@@ -18,7 +18,7 @@ use amalgam_core::{
     },
 };
 
-pub use self::question::{Dialect, Question};
+pub use self::question::{IndexSyntax, Question};
 use self::{
     columns::attributes,
     documents::{DocumentWriter, check, held, hold, is_name, signed},
@@ -128,7 +128,7 @@ impl<E: SqlEngine> KnowledgeStore for SqlStore<E> {
                     let tenant = tenant.key;
                     let collection = hold(connection, tenant, collection, model.as_deref(), *now_ms).await?;
                     let writer = DocumentWriter { connection, tenant, collection, source, now_ms: *now_ms };
-                    writer.put(E::DIALECT, documents).await.map(Some)
+                    writer.put(E::INDEX_SYNTAX, documents).await.map(Some)
                 })
             },
         )
@@ -183,7 +183,7 @@ impl<E: SqlEngine> KnowledgeStore for SqlStore<E> {
 
     fn search_knowledge<'a>(&'a self, scope: &'a Scope, query: KnowledgeQuery<'a>) -> Stored<'a, Vec<FoundChunk>> {
         self.engine.read((TenantKey::of_caller(scope), OwnedQuery::of(&query)), |connection, (tenant, query)| {
-            Box::pin(async move { find(connection, E::DIALECT, *tenant, &query.borrowed()).await })
+            Box::pin(async move { find(connection, E::INDEX_SYNTAX, *tenant, &query.borrowed()).await })
         })
     }
 }

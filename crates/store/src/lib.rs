@@ -29,7 +29,7 @@ mod tenancy;
 mod values;
 
 pub use engine::{EngineQueries, Query, Repeat, RowReader, SqlConnection, SqlEngine, TenantKey, Work};
-pub use knowledge::{Dialect, Question};
+pub use knowledge::{IndexSyntax, Question};
 pub use seal::{KeyError, KeyId, KeyRing, MasterKey, Sealer};
 pub use statements::SqlStatements;
 pub use store::SqlStore;

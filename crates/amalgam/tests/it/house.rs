@@ -195,6 +195,7 @@ fn a_name_that_two_public_types_share_is_found() {
     let source = |path: &str, text: &str| (path.to_owned(), text.to_owned());
     let sources = [
         source("a.rs", "pub struct Limits {\n}\npub(crate) struct Options;\npub enum Kind<'a> {}\nstruct Entry;"),
+        source("c.rs", "pub struct $kind(Sql);\npub struct $name;"),
         source("b.rs", "mod inner {\n    pub trait Limits: Send {}\n}\npub struct Options;\n/// pub struct Kind\n"),
     ];
     assert_eq!(shared_type_names(&sources), ["Limits: a.rs, b.rs"]);
@@ -209,6 +210,8 @@ fn shared_type_names(sources: &[(String, String)]) -> Vec<String> {
             if words.next() == Some("pub")
                 && let Some("struct" | "enum" | "trait") = words.next()
                 && let Some(name) = words.next()
+                // A macro names its types where it is used.
+                && !name.is_empty()
             {
                 definitions.entry(name).or_default().push(path);
             }

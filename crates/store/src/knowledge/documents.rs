@@ -11,7 +11,7 @@ use super::{
     ADD_COLLECTION, COUNT_IN_COLLECTION, FORGET_EMBEDDINGS, SET_EMBEDDING_MODEL,
     columns::{attributes_json, embedding_bytes},
     index::{IndexedChunk, numbers_of},
-    question::Dialect,
+    question::IndexSyntax,
 };
 use crate::{
     engine::{SqlConnection, TenantKey},
@@ -78,7 +78,11 @@ pub(super) struct DocumentWriter<'a, C> {
 }
 
 impl<'a, C: SqlConnection> DocumentWriter<'a, C> {
-    pub(super) async fn put(&self, dialect: Dialect, documents: &'a [NewDocument]) -> Result<ImportCounts, C::Failure> {
+    pub(super) async fn put(
+        &self,
+        syntax: IndexSyntax,
+        documents: &'a [NewDocument],
+    ) -> Result<ImportCounts, C::Failure> {
         let documents = last_of_each(documents);
         let known = self.known(documents.iter().map(|document| document.path.as_str())).await?;
         let mut tally = ImportTally::default();
@@ -86,7 +90,7 @@ impl<'a, C: SqlConnection> DocumentWriter<'a, C> {
             documents.into_iter().filter(|document| tally.takes(known.get(&document.path), document)).collect();
         self.forget(new.iter().filter_map(|document| known.get(&document.path)).map(|known| known.number).collect())
             .await?;
-        self.add(dialect, &new).await?;
+        self.add(syntax, &new).await?;
         self.count(tally.documents, tally.chunks).await?;
         Ok(tally.imported)
     }
@@ -111,7 +115,7 @@ impl<'a, C: SqlConnection> DocumentWriter<'a, C> {
         Ok(known.await?.into_iter().collect())
     }
 
-    async fn add(&self, dialect: Dialect, documents: &[&NewDocument]) -> Result<(), C::Failure> {
+    async fn add(&self, syntax: IndexSyntax, documents: &[&NewDocument]) -> Result<(), C::Failure> {
         let rows = documents.iter().map(|document| {
             values![
                 &document.path,
@@ -132,7 +136,7 @@ impl<'a, C: SqlConnection> DocumentWriter<'a, C> {
             };
             let (first, _) = numbers_of(*number);
             for (place, (number, chunk)) in (first..).zip(&document.chunks).enumerate() {
-                let indexed = IndexedChunk::of(self.collection, document, place, chunk, dialect);
+                let indexed = IndexedChunk::of(self.collection, document, place, chunk, syntax);
                 bytes += chunk.content.len() + indexed.words.len() + indexed.terms.len();
                 bytes += chunk.embedding.as_ref().map_or(0, |embedding| 4 * embedding.len());
                 chunks.push((number, chunk, indexed));

@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 use amalgam_core::store::{NewChunk, NewDocument};
 use amalgam_knowledge::Facts;
 
-use super::question::Dialect;
+use super::question::IndexSyntax;
 
 /// Stands for the number of the tenant. No word has it.
 pub(super) const TENANT: char = '#';
@@ -77,7 +77,7 @@ impl IndexedChunk {
         document: &NewDocument,
         place: usize,
         chunk: &NewChunk,
-        dialect: Dialect,
+        syntax: IndexSyntax,
     ) -> Self {
         let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
         let mut length = 0_u32;
@@ -85,7 +85,7 @@ impl IndexedChunk {
             *counts.entry(word).or_default() += 1;
             length = length.saturating_add(1);
         }
-        let mut list = WordList { words: String::with_capacity(16 * counts.len()), dialect };
+        let mut list = WordList { words: String::with_capacity(16 * counts.len()), syntax };
         list.add(|words| write!(words, "{}", belongs_to(collection)));
         attribute_words(document).for_each(|word| list.add(|words| words.write_str(&word)));
         let sampled = is_sample(&document.path, place);
@@ -110,12 +110,12 @@ impl IndexedChunk {
 /// Words with spaces between.
 struct WordList {
     words: String,
-    dialect: Dialect,
+    syntax: IndexSyntax,
 }
 
 impl WordList {
     fn add(&mut self, write: impl FnOnce(&mut String) -> std::fmt::Result) {
-        let quote = if self.dialect == Dialect::TsQuery { "'" } else { "" };
+        let quote = if self.syntax == IndexSyntax::TsQuery { "'" } else { "" };
         if !self.words.is_empty() {
             self.words.push(' ');
         }
@@ -263,7 +263,7 @@ mod tests {
         words.extend(["often"; 20]);
         words.extend(["filler"; 100]);
         words.extend(["it's", "", "a b", "\"", "#"]);
-        let indexed = IndexedChunk::of(7, &document(&[("repo", "x")]), 0, &chunk(&words), Dialect::Fts5);
+        let indexed = IndexedChunk::of(7, &document(&[("repo", "x")]), 0, &chunk(&words), IndexSyntax::Fts5);
         let all: Vec<&str> = indexed.words.split(' ').collect();
         assert!(all.contains(&"#:once") && !all.contains(&"#:once:1"), "{all:?}");
         assert!(["#:often", "#:often:1", "#:often:2", "#:often:3"].iter().all(|word| all.contains(word)), "{all:?}");
@@ -297,7 +297,7 @@ mod tests {
     fn a_piece_without_end_has_a_bounded_index() {
         let many: Vec<String> = (0..50_000).map(|number| format!("word{number}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        let indexed = IndexedChunk::of(7, &document(&[]), 0, &chunk(&many), Dialect::TsQuery);
+        let indexed = IndexedChunk::of(7, &document(&[]), 0, &chunk(&many), IndexSyntax::TsQuery);
         assert!(indexed.words.len() < MOST_BYTES + 4096);
     }
 }

@@ -10,7 +10,7 @@ use amalgam_core::{
 use super::{
     SEARCHED_COLLECTIONS,
     columns::{attributes, embedding},
-    question::{Dialect, Question},
+    question::{IndexSyntax, Question},
     search::{ChunkContent, DocumentFacts, RankedChunk, Search, SearchedCollection},
 };
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
 
 pub(super) async fn find<C: EngineQueries>(
     connection: &C,
-    dialect: Dialect,
+    syntax: IndexSyntax,
     tenant: TenantKey,
     query: &KnowledgeQuery<'_>,
 ) -> Result<Vec<FoundChunk>, C::Failure> {
@@ -28,7 +28,7 @@ pub(super) async fn find<C: EngineQueries>(
         .tenant(tenant, SEARCHED_COLLECTIONS, [])
         .all(|row| Ok(SearchedCollection { number: row.get(0)?, name: row.get(1)?, chunks: row.get(2)? }))
         .await?;
-    let Some(mut search) = Search::new(dialect, query, &collections) else { return Ok(Vec::new()) };
+    let Some(mut search) = Search::new(syntax, query, &collections) else { return Ok(Vec::new()) };
     let counts = count(connection, tenant, &search.samples()).await?;
     let counts = count(connection, tenant, &search.strengths(&counts)).await?;
     let lists = connection.chunks_with_words(tenant, &search.reads(&counts)).await?;

@@ -16,16 +16,16 @@ pub struct Question {
     pub most: u64,
 }
 
-/// In which language an index is asked.
+/// The query syntax of an engine's full-text index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Dialect {
+pub enum IndexSyntax {
     /// SQLite.
     Fts5,
     /// PostgreSQL.
     TsQuery,
 }
 
-impl Dialect {
+impl IndexSyntax {
     /// Chunks that have a word.
     pub(super) fn quoted(self, word: &str) -> String {
         // Nothing in a word can end its quotes.

@@ -12,7 +12,7 @@ use amalgam_knowledge::{Facts, MAX_QUESTION_WORDS};
 
 use super::{
     index::{SAMPLED, STEPS, Terms, WORTH, document_of, id_of, indexed, is_word, sample, short},
-    question::{Dialect, Filter, Question},
+    question::{Filter, IndexSyntax, Question},
 };
 
 /// So many words are looked for: the rarest of those that are asked.
@@ -78,7 +78,7 @@ pub(super) struct ChunkContent {
 
 /// A search.
 pub(super) struct Search<'a> {
-    dialect: Dialect,
+    syntax: IndexSyntax,
     query: &'a KnowledgeQuery<'a>,
     /// Those that are searched in, by number.
     collections: HashMap<i64, &'a str>,
@@ -134,7 +134,7 @@ struct Read {
 impl<'a> Search<'a> {
     /// Nothing where nothing can be found. `collections` are all of the tenant's.
     pub(super) fn new(
-        dialect: Dialect,
+        syntax: IndexSyntax,
         query: &'a KnowledgeQuery<'a>,
         collections: &'a [SearchedCollection],
     ) -> Option<Self> {
@@ -163,7 +163,7 @@ impl<'a> Search<'a> {
         let numbers: Vec<i64> = chosen.iter().map(|collection| collection.number).collect();
         let (filter, known) = Filter::new((within < total).then_some(&*numbers), &others);
         Some(Self {
-            dialect,
+            syntax,
             query,
             collections: chosen.iter().map(|collection| (collection.number, collection.name.as_str())).collect(),
             looks: !known,
@@ -184,8 +184,8 @@ impl<'a> Search<'a> {
     pub(super) fn samples(&self) -> Vec<Question> {
         let most = if self.many { FEW_SAMPLES } else { MOST_SAMPLES };
         let ask = |text: String| Question { text, most };
-        let words = self.words.iter().map(|word| ask(self.dialect.quoted(&sample(word.text, 0))));
-        let passing = (!self.filter.is_empty()).then(|| ask(self.dialect.filtered(&sample("", 0), &self.filter)));
+        let words = self.words.iter().map(|word| ask(self.syntax.quoted(&sample(word.text, 0))));
+        let passing = (!self.filter.is_empty()).then(|| ask(self.syntax.filtered(&sample("", 0), &self.filter)));
         words.chain(passing).collect()
     }
 
@@ -212,10 +212,10 @@ impl<'a> Search<'a> {
             let mut asked = Vec::new();
             if word.is_frequent() {
                 for step in 1..=STEPS.len() {
-                    asked.push(Question { text: self.dialect.quoted(&sample(word.text, step)), most: MOST_SAMPLES });
+                    asked.push(Question { text: self.syntax.quoted(&sample(word.text, step)), most: MOST_SAMPLES });
                 }
             } else if counts && word.samples == 0 {
-                asked.push(Question { text: self.dialect.quoted(&indexed(word.text, 0)), most: COUNTED });
+                asked.push(Question { text: self.syntax.quoted(&indexed(word.text, 0)), most: COUNTED });
             }
             asked.into_iter().map(move |question| (number, question))
         })
@@ -278,7 +278,7 @@ impl<'a> Search<'a> {
             true => sample(word(read), read.step),
             false => indexed(word(read), read.step),
         };
-        let ask = |read: &Read| Question { text: self.dialect.filtered(&entry(read), &self.filter), most: read.most };
+        let ask = |read: &Read| Question { text: self.syntax.filtered(&entry(read), &self.filter), most: read.most };
         self.reads.iter().map(ask).collect()
     }
 

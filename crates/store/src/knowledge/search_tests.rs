@@ -9,7 +9,7 @@ fn asked(samples: &[u64], strong: [u64; STEPS.len()], limit: usize) -> (Vec<Ques
     let words: Vec<String> = (0..samples.len()).map(|number| format!("w{number}")).collect();
     let query = KnowledgeQuery { collections: &[], words: &words, conditions: &[], limit, embeddings: false };
     let collections = [SearchedCollection { number: 1, name: "code".into(), chunks: MILLION }];
-    let mut search = Search::new(Dialect::Fts5, &query, &collections).unwrap();
+    let mut search = Search::new(IndexSyntax::Fts5, &query, &collections).unwrap();
     assert_eq!(search.samples().len(), samples.len());
     let count = |question: &Question| {
         let step = STEPS
