@@ -17,6 +17,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use amalgam_core::{
     Delivery, Entry, Fault, FaultKind, History, Ids, InstructionsOf, Route, Scope, Stem, SystemPrompt, TenantState,
+    TurnOrigin,
     compaction::{self, UnreadableSummary},
     normalise, number_items,
     store::{Begin, StoredResponse},
@@ -102,17 +103,19 @@ pub async fn begin(app: &Application, scope: &Scope, mut turn: TurnRequest<'_>) 
         Some(policy) => Some(policy.route.clone()),
         None => app.catalog.resolve(scope, model).await?,
     };
+    let origin = turn.origin(scope, policy.as_deref(), model);
     // Boxed: the futures are large, and would be copied into every future around them.
     if let Some(route) = route {
-        return Box::pin(run(app, scope, &turn, policy, view, checked, route)).await;
+        return Box::pin(run(app, scope, &turn, policy, view, checked, route, origin)).await;
     }
     let applied = Box::pin(profile::apply(app, scope, &turn.parameters)).await?;
     let (parameters, policy) = applied.ok_or_else(|| no_such_model(model))?;
+    let origin = TurnOrigin { profile: policy.profile.clone(), ..origin };
     drop(view);
     *turn.parameters = parameters;
     let view = Box::new(turn.parameters.view()?);
     let route = policy.route.clone();
-    Box::pin(run(app, scope, &turn, Some(Box::new(policy)), view, checked, route)).await
+    Box::pin(run(app, scope, &turn, Some(Box::new(policy)), view, checked, route, origin)).await
 }
 
 /// The request's settings as the response shows them.
@@ -144,6 +147,7 @@ async fn run(
     view: Box<CreateResponse<'_>>,
     mut checked: CheckedRequest,
     route: Route,
+    origin: TurnOrigin,
 ) -> Result<StartedTurn, Fault> {
     let stored = checked.storage != Storage::None;
     let own_tools = policy.as_mut().map_or_else(Vec::new, |policy| std::mem::take(&mut policy.own_tools));
@@ -192,7 +196,7 @@ async fn run(
         let sent = policy.map(|policy| &policy.shown);
         let waiting = queue::stored_request(app, scope, parameters, sent, requested.has_secrets);
         let begin = begin(Status::Queued, number_items(own, &mut ids), Some(waiting));
-        return match Box::pin(queue::enqueue(app, scope, turn, begin, settings)).await? {
+        return match Box::pin(queue::enqueue(app, scope, turn, begin, origin, settings)).await? {
             Some(queued) => Ok(queued),
             // The response that it continues was deleted in the meantime.
             None => Err(no_such_response(view.previous_response_id.as_deref().unwrap_or_default())),
@@ -255,6 +259,7 @@ async fn run(
     let start = Box::new(TurnStart {
         identity: &turn.identity,
         storage,
+        origin,
         resumes_after: turn.resumes_after,
         settings,
         call: ModelCall {
