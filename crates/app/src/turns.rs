@@ -106,7 +106,7 @@ pub async fn begin(app: &Application, scope: &Scope, mut turn: TurnRequest<'_>) 
     let origin = turn.origin(scope, policy.as_deref(), model);
     // Boxed: the futures are large, and would be copied into every future around them.
     if let Some(route) = route {
-        return Box::pin(run(app, scope, &turn, policy, view, checked, route, origin)).await;
+        return Box::pin(run(app, scope, &turn, policy, view, checked, ResolvedModel { route, origin })).await;
     }
     let applied = Box::pin(profile::apply(app, scope, &turn.parameters)).await?;
     let (parameters, policy) = applied.ok_or_else(|| no_such_model(model))?;
@@ -115,7 +115,7 @@ pub async fn begin(app: &Application, scope: &Scope, mut turn: TurnRequest<'_>) 
     *turn.parameters = parameters;
     let view = Box::new(turn.parameters.view()?);
     let route = policy.route.clone();
-    Box::pin(run(app, scope, &turn, Some(Box::new(policy)), view, checked, route, origin)).await
+    Box::pin(run(app, scope, &turn, Some(Box::new(policy)), view, checked, ResolvedModel { route, origin })).await
 }
 
 /// The request's settings as the response shows them.
@@ -137,6 +137,12 @@ fn settings_of(
     })
 }
 
+/// The models that may answer a turn, and where the turn comes from.
+struct ResolvedModel {
+    route: Route,
+    origin: TurnOrigin,
+}
+
 /// Loads the history and the tools of a turn, and runs it or puts it into the queue; `view` is a view of the turn's
 /// parameters.
 async fn run(
@@ -146,9 +152,9 @@ async fn run(
     mut policy: Option<Box<TurnPolicy>>,
     view: Box<CreateResponse<'_>>,
     mut checked: CheckedRequest,
-    route: Route,
-    origin: TurnOrigin,
+    resolved: ResolvedModel,
 ) -> Result<StartedTurn, Fault> {
+    let ResolvedModel { route, origin } = resolved;
     let stored = checked.storage != Storage::None;
     let own_tools = policy.as_mut().map_or_else(Vec::new, |policy| std::mem::take(&mut policy.own_tools));
     let policy = policy.as_deref();
