@@ -16,7 +16,7 @@ use amalgam_app::{
 };
 use amalgam_assistant::settings::KEY_VARIABLE;
 use amalgam_core::{
-    Catalog, Clock, Embedder, Fetch, Retrieval, Seal, Store, ToolProvider,
+    Catalog, Clock, Embedder, Fetch, NoObserver, Retrieval, Seal, Store, ToolProvider,
     store::{BankStore, CourseStore, KnowledgeStore, ProcessId, TenancyStore},
     turn::Caps,
 };
@@ -151,7 +151,7 @@ fn engine(
     };
     // A new id for each start: claims of an earlier run of this process do not belong to it.
     let process = ProcessId(rand::random());
-    Engine::new(settings, admission.clone(), Arc::clone(clock), fetch, Arc::clone(store), process)
+    Engine::new(settings, admission.clone(), Arc::clone(clock), fetch, Arc::clone(store), process, Arc::new(NoObserver))
 }
 
 fn tool_limits(config: &Config) -> ToolLimits {

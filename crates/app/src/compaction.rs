@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use amalgam_core::{
     CallKind, Candidate, Delivery, Entry, Fault, FaultKind, History, IdKind, Ids, Loss, Route, Scope, Stem,
-    TenantState,
+    TenantState, TurnOrigin, Wire,
     compaction::{self, RetainedItems, Summary},
     window::CountableText,
 };
@@ -84,6 +84,13 @@ async fn summarise(
     let start = Box::new(TurnStart {
         identity: &identity,
         storage: None,
+        origin: TurnOrigin {
+            wire: Wire::Responses,
+            request_id: scope.request_id().cloned(),
+            key_id: scope.key_id().cloned(),
+            model: model.to_owned(),
+            ..TurnOrigin::default()
+        },
         resumes_after: None,
         settings: ResponseSettings::new(&settings, Effective { model, stored: false, background: false }),
         call: ModelCall {

@@ -17,6 +17,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use amalgam_core::{
     Delivery, Entry, Fault, FaultKind, History, Ids, InstructionsOf, Route, Scope, Stem, SystemPrompt, TenantState,
+    TurnOrigin,
     compaction::{self, UnreadableSummary},
     normalise, number_items,
     store::{Begin, StoredResponse},
@@ -102,17 +103,19 @@ pub async fn begin(app: &Application, scope: &Scope, mut turn: TurnRequest<'_>) 
         Some(policy) => Some(policy.route.clone()),
         None => app.catalog.resolve(scope, model).await?,
     };
+    let origin = turn.origin(scope, policy.as_deref(), model);
     // Boxed: the futures are large, and would be copied into every future around them.
     if let Some(route) = route {
-        return Box::pin(run(app, scope, &turn, policy, view, checked, route)).await;
+        return Box::pin(run(app, scope, &turn, policy, view, checked, ResolvedModel { route, origin })).await;
     }
     let applied = Box::pin(profile::apply(app, scope, &turn.parameters)).await?;
     let (parameters, policy) = applied.ok_or_else(|| no_such_model(model))?;
+    let origin = TurnOrigin { profile: policy.profile.clone(), ..origin };
     drop(view);
     *turn.parameters = parameters;
     let view = Box::new(turn.parameters.view()?);
     let route = policy.route.clone();
-    Box::pin(run(app, scope, &turn, Some(Box::new(policy)), view, checked, route)).await
+    Box::pin(run(app, scope, &turn, Some(Box::new(policy)), view, checked, ResolvedModel { route, origin })).await
 }
 
 /// The request's settings as the response shows them.
@@ -134,6 +137,12 @@ fn settings_of(
     })
 }
 
+/// The models that may answer a turn, and where the turn comes from.
+struct ResolvedModel {
+    route: Route,
+    origin: TurnOrigin,
+}
+
 /// Loads the history and the tools of a turn, and runs it or puts it into the queue; `view` is a view of the turn's
 /// parameters.
 async fn run(
@@ -143,8 +152,9 @@ async fn run(
     mut policy: Option<Box<TurnPolicy>>,
     view: Box<CreateResponse<'_>>,
     mut checked: CheckedRequest,
-    route: Route,
+    resolved: ResolvedModel,
 ) -> Result<StartedTurn, Fault> {
+    let ResolvedModel { route, origin } = resolved;
     let stored = checked.storage != Storage::None;
     let own_tools = policy.as_mut().map_or_else(Vec::new, |policy| std::mem::take(&mut policy.own_tools));
     let policy = policy.as_deref();
@@ -192,7 +202,7 @@ async fn run(
         let sent = policy.map(|policy| &policy.shown);
         let waiting = queue::stored_request(app, scope, parameters, sent, requested.has_secrets);
         let begin = begin(Status::Queued, number_items(own, &mut ids), Some(waiting));
-        return match Box::pin(queue::enqueue(app, scope, turn, begin, settings)).await? {
+        return match Box::pin(queue::enqueue(app, scope, turn, begin, origin, settings)).await? {
             Some(queued) => Ok(queued),
             // The response that it continues was deleted in the meantime.
             None => Err(no_such_response(view.previous_response_id.as_deref().unwrap_or_default())),
@@ -255,6 +265,7 @@ async fn run(
     let start = Box::new(TurnStart {
         identity: &turn.identity,
         storage,
+        origin,
         resumes_after: turn.resumes_after,
         settings,
         call: ModelCall {

@@ -22,6 +22,8 @@ struct State {
     last: Option<Bytes>,
     status: Option<u16>,
     keeps_last: bool,
+    /// Whether only attempts are counted.
+    counts_only: bool,
     cut: bool,
     retries: u32,
     redact: Option<Redact>,
@@ -53,6 +55,13 @@ impl CallRecorder {
         recorder
     }
 
+    /// A recorder that counts attempts and keeps no answer.
+    pub fn counting_only() -> Self {
+        let recorder = Self::default();
+        recorder.state().counts_only = true;
+        recorder
+    }
+
     /// Whether the last event of a stream is kept.
     pub fn keeps_last(&self) -> bool {
         self.state().keeps_last
@@ -66,6 +75,9 @@ impl CallRecorder {
     /// Records a complete body.
     pub fn whole(&self, body: &Bytes) {
         let mut state = self.state();
+        if state.counts_only {
+            return;
+        }
         state.whole = Some(body.clone());
         if body.is_empty() {
             state.status = Some(200);
@@ -81,6 +93,9 @@ impl CallRecorder {
     /// Appends to the recorded body.
     pub fn record(&self, chunk: &[u8]) {
         let mut state = self.state();
+        if state.counts_only {
+            return;
+        }
         let room = Self::KEPT_BYTES - state.recorded.len();
         state.cut |= chunk.len() > room;
         state.recorded.extend_from_slice(chunk.get(..room).unwrap_or(chunk));

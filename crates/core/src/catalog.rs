@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use crate::{fault::Fault, model::Model, ports::BoxFuture, scope::Scope, tool::SecretText};
+use crate::{fault::Fault, model::Model, ports::BoxFuture, scope::Scope, tool::SecretText, turn_summary::Price};
 
 /// Resolves model names. Implemented by the binary, over configuration and upstreams.
 pub trait Catalog: Send + Sync {
@@ -59,6 +59,8 @@ pub struct Candidate {
     pub name: String,
     /// Its context window in tokens, if the operator has configured one.
     pub context_window: Option<u64>,
+    /// What its tokens cost, if the operator has configured it.
+    pub price: Option<Price>,
 }
 
 impl fmt::Debug for Candidate {

@@ -26,6 +26,7 @@ mod tool;
 mod tool_guidance;
 mod toolset;
 pub mod turn;
+mod turn_summary;
 mod units;
 
 pub use call_recorder::{CallRecorder, CallRecording};
@@ -59,4 +60,5 @@ pub use tool::{
 };
 pub use tool_guidance::tool_usage_block;
 pub use toolset::{CallKind, CallMap, CallTarget, Choice, Description, Offer, Toolset, unwrap_custom, wire_name};
+pub use turn_summary::{CallSummary, Cost, NoObserver, Price, TokenSums, TurnObserver, TurnOrigin, TurnSummary, Wire};
 pub use units::{duration_from_text, duration_to_text, leading_number};

@@ -10,19 +10,43 @@ pub struct Scope {
     state: TenantState,
     rights: Rights,
     has_credential: bool,
+    key_id: Option<Arc<str>>,
+    request_id: Option<Arc<str>>,
 }
 
 impl Scope {
     /// A caller whose credential was checked, or the owner of a turn that continues without its caller. A lint
     /// forbids all other uses.
     pub fn authenticated(tenant_id: i64, user: impl Into<Arc<str>>, state: TenantState, rights: Rights) -> Self {
-        Self { tenant_id, user: user.into(), state, rights, has_credential: true }
+        Self { tenant_id, user: user.into(), state, rights, has_credential: true, key_id: None, request_id: None }
     }
 
     /// The same caller without a credential, on a server that needs none.
     #[must_use]
     pub fn without_credential(self) -> Self {
         Self { has_credential: false, ..self }
+    }
+
+    /// The same caller, who authenticated with this key.
+    #[must_use]
+    pub fn with_key(self, key_id: Option<Arc<str>>) -> Self {
+        Self { key_id, ..self }
+    }
+
+    /// The same caller in a request with this id.
+    #[must_use]
+    pub fn with_request(self, request_id: Arc<str>) -> Self {
+        Self { request_id: Some(request_id), ..self }
+    }
+
+    /// The stored key that the caller authenticated with; none for keys of the configuration, tokens and callers without a key.
+    pub fn key_id(&self) -> Option<&Arc<str>> {
+        self.key_id.as_ref()
+    }
+
+    /// The id of the caller's request.
+    pub fn request_id(&self) -> Option<&Arc<str>> {
+        self.request_id.as_ref()
     }
 
     /// Whether the caller authenticated with a key or a token.
@@ -37,6 +61,11 @@ impl Scope {
 
     /// The owner of the caller's data: the user that the caller named, or the key itself.
     pub fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// The same, shared.
+    pub fn user_id(&self) -> &Arc<str> {
         &self.user
     }
 

@@ -13,6 +13,7 @@ mod knowledge;
 mod processes;
 mod responses;
 mod tenancy;
+mod turn_list;
 mod turns;
 
 use std::time::Duration;
@@ -46,6 +47,9 @@ pub use responses::{
     CancelOutcome, EventChunk, EventTail, ItemsOf, Lineage, ResponseState, ResponseStore, StoredResponse,
 };
 pub use tenancy::{KeyRecord, NewKey, TenancyStore, TenantChange, TenantRecord};
+pub use turn_list::{
+    ListedTurn, TurnCursor, TurnFilter, TurnPage, TurnsOf, UsageGroup, UsageQuery, UsageStore, UsageSums,
+};
 pub use turns::{
     Answer, Base, Begin, ChainPosition, Claim, Ending, IdempotencyKey, Transcript, TurnRecord, TurnStore, TurnWrite,
     WriteOutcome,
@@ -58,6 +62,7 @@ pub type Stored<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 pub trait Store:
     ResponseStore
     + TurnStore
+    + UsageStore
     + ConversationStore
     + BankStore
     + AgentStore

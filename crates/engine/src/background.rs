@@ -121,6 +121,7 @@ impl Engine {
             tools: Vec::new(),
             approvals: Vec::new(),
             session: None,
+            summary: None,
             answer: None,
         };
         self.running.store.write(scope, write.into()).await

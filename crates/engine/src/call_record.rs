@@ -1,4 +1,4 @@
-//! Records the model calls of a turn as transcripts.
+//! Records the model calls of a turn: what each used, and transcripts.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -8,7 +8,7 @@ use std::{
 };
 
 use amalgam_core::{
-    CallRecorder, Candidate, Clock, Fault, Loss, PreparedRequest, RawAnswer,
+    CallRecorder, CallSummary, Candidate, Clock, Fault, Loss, PreparedRequest, Price, RawAnswer,
     store::{Base, Transcript},
 };
 use amalgam_protocol::{Json, Usage, Writer};
@@ -23,11 +23,10 @@ const MIN_SHARED_BYTES: usize = 1024;
 /// A base call that expires within this time may be pruned before the call that refers to it is written.
 const WRITE_MARGIN: Duration = Duration::from_secs(300);
 
-/// The model calls of one turn, shared by the code that makes them and the code that stores them. Empty if they are not
-/// stored.
+/// The model calls of one turn, shared by the code that makes them and the code that stores them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CallRecord {
-    calls: Option<Arc<Mutex<Calls>>>,
+    calls: Arc<Mutex<Calls>>,
     /// Whether the model of the running call has produced output.
     has_output: bool,
 }
@@ -35,7 +34,9 @@ pub(crate) struct CallRecord {
 #[derive(Debug, Default)]
 struct Calls {
     settings: CallRecordSettings,
-    /// Finished calls.
+    /// What the finished calls used.
+    metered: MeteredCalls,
+    /// The transcripts of finished calls, if they are stored.
     finished: Vec<Transcript>,
     /// The last answer as it was received.
     raw: Option<RawAnswer>,
@@ -51,12 +52,43 @@ pub(crate) struct CallRecordSettings {
     pub(crate) raw_answer: bool,
 }
 
+/// What the calls of a turn used.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct MeteredCalls {
+    /// The finished model calls.
+    pub(crate) calls: Vec<MeteredCall>,
+    /// The names of server-run tools, one for each call.
+    pub(crate) tools: Vec<String>,
+}
+
+/// What one call used.
+#[derive(Debug, Clone)]
+pub(crate) struct MeteredCall {
+    pub(crate) summary: CallSummary,
+    price: Option<Price>,
+}
+
+impl MeteredCalls {
+    /// Adds the usage of the last call, which was interrupted before its upstream reported it.
+    pub(crate) fn add_usage(&mut self, usage: Option<Usage>) {
+        if let (Some(usage), Some(call)) = (usage, self.calls.last_mut())
+            && call.summary.usage.is_none()
+        {
+            call.summary.usage = Some(usage);
+            call.summary.cost = call.price.map(|price| price.cost(&usage));
+        }
+    }
+}
+
 #[derive(Debug)]
 struct RunningCall {
     upstream: String,
     model: String,
     /// The upstream's name of the model.
     named: Option<String>,
+    price: Option<Price>,
+    /// Whether it has a request and an answer to record.
+    calls_upstream: bool,
     request: Bytes,
     recorder: CallRecorder,
     asked_at_ms: u64,
@@ -66,29 +98,31 @@ struct RunningCall {
 
 impl CallRecord {
     pub(crate) fn new(settings: CallRecordSettings) -> Self {
-        let kept = settings.transcripts || settings.raw_answer;
-        let calls = kept.then(|| Arc::new(Mutex::new(Calls { settings, ..Calls::default() })));
-        Self { calls, has_output: false }
+        Self { calls: Arc::new(Mutex::new(Calls { settings, ..Calls::default() })), has_output: false }
     }
 
-    fn calls(&self) -> Option<MutexGuard<'_, Calls>> {
-        self.calls.as_ref().map(|calls| calls.lock().unwrap_or_else(PoisonError::into_inner))
+    fn calls(&self) -> MutexGuard<'_, Calls> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Begins a call.
     pub(crate) fn begin(&mut self, candidate: &Candidate, prepared: &mut PreparedRequest, now_ms: u64) {
         self.has_output = false;
+        let mut calls = self.calls();
         // A model without a request body calls no upstream.
-        let Some(mut calls) = self.calls().filter(|_| !prepared.body.is_empty()) else { return };
-        let recorder = match calls.settings.raw_answer {
-            true => CallRecorder::keeping_last(),
-            false => CallRecorder::default(),
+        let calls_upstream = !prepared.body.is_empty();
+        let recorder = match calls.settings {
+            CallRecordSettings { raw_answer: true, .. } => CallRecorder::keeping_last(),
+            CallRecordSettings { transcripts: true, .. } => CallRecorder::default(),
+            _ => CallRecorder::counting_only(),
         };
-        prepared.answer_context.recorder = Some(recorder.clone());
+        prepared.answer_context.recorder = calls_upstream.then(|| recorder.clone());
         calls.running = Some(RunningCall {
             upstream: candidate.upstream.clone(),
             model: candidate.name.clone(),
             named: None,
+            price: candidate.price,
+            calls_upstream,
             request: match calls.settings.transcripts {
                 true => prepared.body.clone(),
                 false => Bytes::new(),
@@ -96,20 +130,27 @@ impl CallRecord {
             recorder,
             asked_at_ms: now_ms,
             first_token_ms: None,
-            losses: prepared.losses.iter().map(ToString::to_string).collect(),
+            losses: match calls.settings.transcripts {
+                true => prepared.losses.iter().map(ToString::to_string).collect(),
+                false => Vec::new(),
+            },
         });
     }
 
     /// Sets all losses of the running call.
     pub(crate) fn set_losses(&mut self, losses: &[Loss]) {
-        if let Some(running) = self.calls().as_mut().and_then(|calls| calls.running.as_mut()) {
+        let mut calls = self.calls();
+        let transcripts = calls.settings.transcripts;
+        if let Some(running) = calls.running.as_mut().filter(|_| transcripts) {
             running.losses = losses.iter().map(ToString::to_string).collect();
         }
     }
 
     /// Sets the upstream's name of the model.
     pub(crate) fn set_model_name(&mut self, model: &str) {
-        if let Some(running) = self.calls().as_mut().and_then(|calls| calls.running.as_mut()) {
+        let mut calls = self.calls();
+        let raw_answer = calls.settings.raw_answer;
+        if let Some(running) = calls.running.as_mut().filter(|_| raw_answer) {
             running.named = Some(model.to_owned());
         }
     }
@@ -119,7 +160,7 @@ impl CallRecord {
         if std::mem::replace(&mut self.has_output, true) {
             return;
         }
-        if let Some(running) = self.calls().as_mut().and_then(|calls| calls.running.as_mut()) {
+        if let Some(running) = self.calls().running.as_mut() {
             running.first_token_ms = Some(clock.now_ms().saturating_sub(running.asked_at_ms));
         }
     }
@@ -135,21 +176,29 @@ impl CallRecord {
     }
 
     fn close(&self, error: Option<&dyn fmt::Display>, usage: Option<Usage>, now_ms: u64) {
-        if let Some(mut calls) = self.calls() {
-            calls.close(error, usage, now_ms);
-        }
+        self.calls().close(error, usage, now_ms);
+    }
+
+    /// Adds server-run tool calls by the names of their tools.
+    pub(crate) fn add_tools<'a>(&self, names: impl Iterator<Item = &'a str>) {
+        self.calls().metered.tools.extend(names.map(ToOwned::to_owned));
+    }
+
+    /// Takes what the calls used at the end of a turn; call it after [`Self::take`].
+    pub(crate) fn take_metered(&self) -> MeteredCalls {
+        std::mem::take(&mut self.calls().metered)
     }
 
     /// Takes all calls at the end of a turn. A call that still runs ends with the reason `why`.
     pub(crate) fn take(&self, why: &dyn fmt::Display, now_ms: u64) -> Vec<Transcript> {
-        let Some(mut calls) = self.calls() else { return Vec::new() };
+        let mut calls = self.calls();
         calls.close(Some(why), None, now_ms);
         std::mem::take(&mut calls.finished)
     }
 
     /// Takes the last answer as it was received, if it is stored.
     pub(crate) fn take_raw(&self) -> Option<RawAnswer> {
-        self.calls()?.raw.take()
+        self.calls().raw.take()
     }
 }
 
@@ -157,6 +206,24 @@ impl Calls {
     fn close(&mut self, error: Option<&dyn fmt::Display>, usage: Option<Usage>, now_ms: u64) {
         let Some(running) = self.running.take() else { return };
         let answer = running.recorder.take();
+        let duration_ms = now_ms.saturating_sub(running.asked_at_ms);
+        self.metered.calls.push(MeteredCall {
+            summary: CallSummary {
+                upstream: running.upstream.clone(),
+                model: running.model.clone(),
+                asked_at_ms: running.asked_at_ms,
+                first_token_ms: running.first_token_ms,
+                duration_ms,
+                retries: answer.retries,
+                usage,
+                cost: usage.and_then(|usage| Some(running.price?.cost(&usage))),
+                failed: error.is_some(),
+            },
+            price: running.price,
+        });
+        if !running.calls_upstream {
+            return;
+        }
         if self.settings.raw_answer {
             let model = running.named.or_else(|| Some(running.model.clone()));
             self.raw = Some(RawAnswer::of(&answer, model, error.is_some()));
@@ -170,7 +237,7 @@ impl Calls {
             model: running.model,
             asked_at_ms: running.asked_at_ms,
             first_token_ms: running.first_token_ms,
-            duration_ms: now_ms.saturating_sub(running.asked_at_ms),
+            duration_ms,
             retries: answer.retries,
             base: None,
             request: running.request,

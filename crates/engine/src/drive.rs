@@ -10,14 +10,16 @@ use amalgam_core::{
     Fault, FaultKind, Loss, ModelError, ModelEvent, answer_text, array_of,
     store::{Ending, TurnWrite},
 };
-use amalgam_protocol::Status;
+use amalgam_protocol::{ErrorObject, Status};
 use futures_util::FutureExt;
 use tracing::debug;
 
 use crate::{
     events::TurnEvents,
+    partial_usage::UncountedCall,
     recorder::{self, EndResult, Recorder},
     run::{Phase, Run, cancellation, past_deadline, wait_for_cancellation, write_ending},
+    turn_meter::{MeteredEnd, status_of},
 };
 
 /// A turn that has ended with an answer.
@@ -78,7 +80,9 @@ impl Run {
         let now_ms = self.clock.now_ms();
         if let Err(fault) = driven.and_then(|()| self.check_answer()) {
             self.end_call(Some(&fault));
-            let failed = recorder::failed(fault.response_error(), self.emitter.provenance().clone());
+            let error = fault.response_error();
+            self.report_unstored(status_of(fault.kind), Some(&error), None);
+            let failed = recorder::failed(error, self.emitter.provenance().clone());
             if let Some(recorder) = &mut self.recorder {
                 write_ending(recorder, failed).await;
             }
@@ -94,7 +98,7 @@ impl Run {
             }
         }
         self.emitter.conclude(now_ms / 1000);
-        self.log();
+        self.report_unstored(self.emitter.status(), None, None);
         Ok(FinishedTurn { response: self.emitter.response(), written })
     }
 
@@ -112,9 +116,7 @@ impl Run {
 
     /// Records the end of the current model call.
     pub(crate) fn end_call(&mut self, fault: Option<&Fault>) {
-        if self.recorder.is_some() {
-            self.call_record.end(fault, self.emitter.usage_of_call(), self.clock.now_ms());
-        }
+        self.call_record.end(fault, self.emitter.usage_of_call(), self.clock.now_ms());
     }
 
     async fn drive(&mut self) -> Result<(), Fault> {
@@ -223,16 +225,21 @@ impl Run {
         past_deadline()
     }
 
-    pub(crate) fn log(&self) {
-        let usage = self.emitter.usage().unwrap_or_default();
-        debug!(
-            response.id = self.emitter.response_id(),
-            upstream = self.upstream,
-            status = self.emitter.status().name(),
-            input_tokens = usage.input_tokens,
-            output_tokens = usage.output_tokens,
-            duration_ms = self.started.elapsed().as_millis() as u64,
-            "turn ended",
-        );
+    /// Whether neither a recorder nor the meter has reported the turn's end.
+    pub(crate) fn is_unreported(&self) -> bool {
+        self.meter.is_some() || self.recorder.as_ref().is_some_and(|recorder| !recorder.is_finished())
+    }
+
+    /// Reports the end of a turn that is not stored. The recorder reports stored ones, and later calls have no effect.
+    pub(crate) fn report_unstored(
+        &mut self,
+        status: Status,
+        error: Option<&ErrorObject>,
+        uncounted: Option<UncountedCall>,
+    ) {
+        if let Some(meter) = self.meter.take() {
+            let end = MeteredEnd { status, error, losses: self.losses.len(), ended_at_ms: self.clock.now_ms() };
+            meter.report_unstored(end, uncounted);
+        }
     }
 }

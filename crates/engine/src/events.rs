@@ -25,6 +25,7 @@ use crate::{
     partial_usage::UncountedCall,
     recorder::{self, EndResult},
     run::{Phase, Run, cancellation, wait_for_cancellation},
+    turn_meter::status_of,
 };
 
 /// Frames are sent at this size even if more are ready, so that a stream needs little memory.
@@ -188,7 +189,14 @@ impl TurnEvents {
                 recorder.record_frames(self.run.emitter.frames(), self.run.emitter.sequence());
                 self.stage = Stage::Ending(recorder.end_counted(ending, uncounted), last);
             }
-            None => self.emit_terminal(last),
+            None => {
+                let error = match &last {
+                    TerminalEvent::Failed(error) => Some(error.clone()),
+                    TerminalEvent::Cancelled | TerminalEvent::Concluded { .. } => None,
+                };
+                self.run.report_unstored(status_of(fault.kind), error.as_ref(), uncounted);
+                self.emit_terminal(last);
+            }
         }
     }
 
@@ -202,6 +210,7 @@ impl TurnEvents {
         // All remaining frames are written with the end, including those that the caller has not received yet.
         let ending = self.run.recorder.is_some().then(|| self.run.ending(now_ms));
         let (Some(recorder), Some(ending)) = (&mut self.run.recorder, ending) else {
+            self.run.report_unstored(self.run.emitter.status(), None, None);
             return self.emit_terminal(TerminalEvent::Concluded { now_ms });
         };
         recorder.record_frames(self.run.emitter.frames(), self.run.emitter.sequence());
@@ -374,10 +383,7 @@ impl Stream for TurnEvents {
                 }
                 Stage::Finished => {
                     return match this.run.emitter.has_frames() {
-                        true => {
-                            this.run.log();
-                            this.send()
-                        }
+                        true => this.send(),
                         false => Poll::Ready(None),
                     };
                 }

@@ -92,7 +92,8 @@ impl Engine {
 
     /// Does the periodic work until it is dropped.
     pub async fn housekeep(&self, settings: HousekeepingSettings, runner: Arc<dyn Runner>) {
-        tokio::join!(self.send_heartbeats(), self.run_queued(runner), self.prune(settings));
+        let unstored = self.running.unstored.write_periodically(&*self.running.store);
+        tokio::join!(self.send_heartbeats(), self.run_queued(runner), self.prune(settings), unstored);
     }
 
     /// Waits for all detached tasks.
@@ -103,6 +104,7 @@ impl Engine {
     /// Waits at most `patience` for all detached tasks, then removes the process from the store.
     pub async fn shut_down(&self, patience: Duration) {
         self.running.tasks.finish(Some(patience)).await;
+        self.running.unstored.write(&*self.running.store).await;
         let operator = Operator::of_this_process();
         let known = self.running.store.processes(operator).await.unwrap_or_default();
         if let Some((process, beat)) = known.into_iter().find(|(process, _)| *process == self.running.process)

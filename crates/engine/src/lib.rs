@@ -22,7 +22,9 @@ mod run;
 mod running_turns;
 mod tasks;
 mod tool_runs;
+mod turn_meter;
 mod turn_tools;
+mod unstored_turns;
 mod uploads;
 mod upstream_state;
 

@@ -136,7 +136,7 @@ impl Engine {
                     let upstream_state = if recovered { None } else { prompt.upstream_state(&prepared).map(Box::new) };
                     let losses = all_losses(call, &prepared);
                     let (upstream, model) = (candidate.upstream.clone(), candidate.name.clone());
-                    let sent_request = call.stored.then(|| Box::new(SentRequest::new(&candidate.model, prepared)));
+                    let sent_request = Some(Box::new(SentRequest::new(&candidate.model, prepared)));
                     return Ok(AcceptedCall {
                         stream,
                         first: Vec::new(),
@@ -178,7 +178,7 @@ pub(crate) struct AcceptedCall {
     pub(crate) model: String,
     /// What the upstream stores, if it stores anything.
     pub(crate) upstream_state: Option<Box<UpstreamState>>,
-    /// The request, if the response is stored.
+    /// The request; none before the first call.
     pub(crate) sent_request: Option<Box<SentRequest>>,
 }
 

@@ -50,23 +50,21 @@ impl UncountedCall {
         Arc::clone(&self.usage)
     }
 
-    /// Counts the call and adds it to the usage of earlier calls.
-    pub(crate) async fn add_to(self, earlier: Option<Usage>) -> Option<Usage> {
+    /// Counts the call.
+    pub(crate) async fn count(self) -> Option<Usage> {
         let Self { sent_request, partial, usage } = self;
-        match run_blocking(move || sent_request.count(&partial)).await {
-            Ok(counted) => {
-                let _ = usage.set(counted);
-                Some(earlier.map_or(counted, |earlier| earlier.plus(counted)))
-            }
-            Err(_) => earlier,
-        }
+        let counted = run_blocking(move || sent_request.count(&partial)).await.ok()?;
+        let _ = usage.set(counted);
+        Some(counted)
     }
 }
 
 impl Run {
     /// The current call, if it is interrupted before its upstream reports the usage.
     pub(crate) fn uncounted(&mut self) -> Option<UncountedCall> {
-        self.recorder.as_ref().filter(|recorder| !recorder.is_finished())?;
+        if !self.is_unreported() {
+            return None;
+        }
         let sent_request = self.sent_request.take().filter(|_| self.emitter.usage_of_call().is_none())?;
         let mut partial = self.emitter.partial_answer();
         if let Some(rounds) = &self.rounds {

@@ -17,7 +17,13 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use tracing::warn;
 
-use crate::{call_record::CallRecord, partial_usage::UncountedCall, run::cancellation, running_turns::RunningTurns};
+use crate::{
+    call_record::CallRecord,
+    partial_usage::UncountedCall,
+    run::cancellation,
+    running_turns::RunningTurns,
+    turn_meter::{MeteredEnd, TurnMeter},
+};
 
 /// Frames are written to the store when they have this size, even before `flush_after`.
 const CHUNK_BYTES: usize = 32 * 1024;
@@ -59,6 +65,7 @@ pub(crate) struct Recorder {
     pub(crate) streamed: bool,
     pub(crate) flush_after: Duration,
     call_record: CallRecord,
+    meter: TurnMeter,
     /// Tool calls that need an approval: requested with the turn's end.
     pub(crate) approvals: Vec<Approval>,
     session: Option<Arc<dyn SessionTurn>>,
@@ -85,6 +92,7 @@ impl Recorder {
         response_id: String,
         storage: TurnStorage,
         call_record: CallRecord,
+        meter: TurnMeter,
     ) -> Self {
         let cancelled = running.register(&response_id);
         Self {
@@ -97,6 +105,7 @@ impl Recorder {
             streamed: storage.streamed,
             flush_after: storage.flush_after,
             call_record,
+            meter,
             approvals: Vec::new(),
             session: storage.session,
             server_calls: Vec::new(),
@@ -114,7 +123,8 @@ impl Recorder {
     pub(crate) fn begin(&mut self) -> BoxFuture<'static, Result<WriteOutcome, StoreError>> {
         let begin = self.begin.take();
         let started = begin.is_none();
-        let writing = self.write(TurnWrite { begin, started, ..self.empty_write() });
+        let summary = begin.is_some().then(|| self.meter.begun());
+        let writing = self.write(TurnWrite { begin, started, summary, ..self.empty_write() });
         self.then_mark_begun(writing)
     }
 
@@ -136,7 +146,8 @@ impl Recorder {
         tools: Vec<ToolRun>,
     ) -> BoxFuture<'static, Result<WriteOutcome, StoreError>> {
         let begin = self.begin.take();
-        let writing = self.write(TurnWrite { begin, tools, ..self.empty_write() });
+        let summary = begin.is_some().then(|| self.meter.begun());
+        let writing = self.write(TurnWrite { begin, tools, summary, ..self.empty_write() });
         self.then_mark_begun(writing)
     }
 
@@ -265,6 +276,7 @@ impl Recorder {
         let now_ms = self.running.clock.now_ms();
         // A call without a recorded end was interrupted.
         let mut calls = self.call_record.take(&cancellation(), now_ms);
+        let (meter, mut metered) = (self.meter.clone(), self.meter.take_calls());
         let sent = self.running.bodies.share(self.previous.as_deref(), &self.response_id, &mut calls, now_ms);
         let (session, provider_id) = (self.session.take(), self.provider_id.take());
         let server_calls = std::mem::take(&mut self.server_calls);
@@ -284,8 +296,20 @@ impl Recorder {
         let (running, scope) = (Arc::clone(&self.running), self.scope.clone());
         self.running.tasks.run_to_completion(async move {
             if let Some(uncounted) = uncounted {
-                ending.state.usage = uncounted.add_to(ending.state.usage).await;
+                let counted = uncounted.count().await;
+                metered.add_usage(counted);
+                ending.state.usage = match (ending.state.usage, counted) {
+                    (Some(earlier), Some(counted)) => Some(earlier.plus(counted)),
+                    (earlier, counted) => earlier.or(counted),
+                };
             }
+            let end = MeteredEnd {
+                status: ending.state.status,
+                error: ending.state.error.as_ref(),
+                losses: ending.state.provenance.losses.len(),
+                ended_at_ms: now_ms,
+            };
+            let summary = Some(meter.ended(&end, metered));
             let session = session.map(|session| {
                 Box::new(session.end(TurnEnd {
                     response_id: &write.response_id,
@@ -295,7 +319,7 @@ impl Recorder {
                     now_ms,
                 }))
             });
-            let mut write = Arc::new(TurnWrite { session, end: Some(Box::new(ending)), ..write });
+            let mut write = Arc::new(TurnWrite { session, summary, end: Some(Box::new(ending)), ..write });
             let flushed = match flushing {
                 Some(flushing) => flushing.await,
                 None => Ok(WriteOutcome::Kept),
@@ -310,6 +334,9 @@ impl Recorder {
                     write_end(&running, &scope, &write).await
                 }
             };
+            if let Some(summary) = write.summary.as_deref() {
+                running.observer.turn_ended(summary);
+            }
             match (&ended, sent) {
                 (Ok(EndResult::Stored(_)), Some(sent)) => running.bodies.remember(&write.response_id, sent),
                 (Ok(EndResult::Superseded(Some(_))), _) => add_unfinished(&running, &scope, &write).await,
@@ -334,6 +361,7 @@ impl Recorder {
             tools: Vec::new(),
             approvals: Vec::new(),
             session: None,
+            summary: None,
             answer: None,
         }
     }

@@ -262,6 +262,7 @@ impl Run {
             }
             records.push(record);
         }
+        self.call_record.add_tools(records.iter().map(|record| record.name.as_str()));
         let sequential = rounds.turn_tools.sequential;
         let (sender, progress) = mpsc::unbounded_channel();
         let (mut recording, mut journal) = (None, None);

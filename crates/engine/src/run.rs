@@ -4,10 +4,10 @@ use std::{collections::HashSet, pin::pin, sync::Arc, time::Duration};
 
 use amalgam_core::{
     BoxFuture, Clock, Delivery, Emitter, Fault, FaultKind, Fetch, Ids, Loss, ModelEvent, ModelStream, Start, Stem,
-    Store, StoreError,
+    Store, StoreError, TurnObserver, TurnOrigin,
     store::{Ending, ProcessId, WriteOutcome},
 };
-use amalgam_protocol::{Provenance, ResponseSettings};
+use amalgam_protocol::{Provenance, ResponseSettings, Status};
 use tokio::{sync::watch, time::Instant};
 use tracing::warn;
 
@@ -23,7 +23,7 @@ use crate::{
     recorder::{self, Recorder, TurnStorage},
     rounds::{PendingModelCall, Rounds, ToolPhase},
     running_turns::RunningTurns,
-    tasks::Tasks,
+    turn_meter::{MeteredEnd, TurnMeter, status_of},
     turn_tools::{ToolLimits, TurnTools},
     upstream_state::UpstreamState,
 };
@@ -71,6 +71,8 @@ pub struct TurnStart<'a> {
     pub identity: &'a Identity,
     /// How the turn is stored; `None` if it is not.
     pub storage: Option<TurnStorage>,
+    /// Where the turn comes from.
+    pub origin: TurnOrigin,
     /// For a turn from the background queue, the number of events already sent; `None` for a new turn.
     pub resumes_after: Option<u64>,
     /// The parameters of the request that the response object repeats.
@@ -116,6 +118,8 @@ pub struct Run {
     pub(crate) model: String,
     /// Writes the turn to the store, if it is stored.
     pub(crate) recorder: Option<Box<Recorder>>,
+    /// Reports the end of a turn that is not stored, once.
+    pub(crate) meter: Option<TurnMeter>,
     /// The current model call.
     pub(crate) call_record: CallRecord,
     /// For a turn from the background queue, the number of events sent before it ran.
@@ -147,9 +151,10 @@ impl Engine {
         fetch: Arc<dyn Fetch>,
         store: Arc<dyn Store>,
         process: ProcessId,
+        observer: Arc<dyn TurnObserver>,
     ) -> Self {
         let bodies = RequestBodies::new(settings.transcripts.unwrap_or_default());
-        let running = Arc::new(RunningTurns::new(store, process, Tasks::default(), Arc::clone(&clock), bodies));
+        let running = Arc::new(RunningTurns::new(store, process, observer, Arc::clone(&clock), bodies));
         Self { settings, admission, clock, fetch, running }
     }
 
@@ -194,8 +199,9 @@ impl Engine {
     /// Starts a turn. Returns when a model has accepted it and, for a stored stream, its beginning is in the store; or
     /// with the fault that ended it. Dropping the future ends the upstream call.
     pub async fn start(&self, mut start: Box<TurnStart<'_>>) -> Result<Box<Run>, Fault> {
-        if start.storage.is_some() {
-            self.running.check_store()?;
+        match start.storage.is_some() {
+            true => self.running.check_store()?,
+            false => self.running.unstored.check_room()?,
         }
         let slot = self.admission.enter()?;
         let started = Instant::now();
@@ -206,9 +212,19 @@ impl Engine {
             transcripts: start.storage.is_some() && self.settings.transcripts.is_some(),
             raw_answer: start.storage.as_ref().is_some_and(|storage| storage.raw_answer),
         });
-        let mut recorder = start.storage.take().map(|storage| {
-            Box::new(Recorder::new(Arc::clone(&self.running), response_id.clone(), storage, call_record.clone()))
+        let mut meter = Some(TurnMeter::new(
+            &self.running,
+            call_record.clone(),
+            start.call.scope,
+            start.identity,
+            std::mem::take(&mut start.origin),
+            start.storage.is_some(),
+        ));
+        let mut recorder = start.storage.take().zip(meter.clone()).map(|(storage, meter)| {
+            Box::new(Recorder::new(Arc::clone(&self.running), response_id.clone(), storage, call_record.clone(), meter))
         });
+        // The recorder reports stored turns.
+        meter = meter.filter(|_| recorder.is_none());
         // A whole answer is written once, at its end: no caller knows its id before that.
         let begin = match &mut recorder {
             Some(recorder) if recorder.streamed || start.resumes_after.is_some() => Some(recorder.begin()),
@@ -242,6 +258,17 @@ impl Engine {
         let accepted = match accepted {
             Ok(accepted) => accepted,
             Err(StartError { fault, owns_turn }) => {
+                if let Some(meter) = meter {
+                    call_record.end(Some(&fault), None, self.clock.now_ms());
+                    let error = fault.response_error();
+                    let end = MeteredEnd {
+                        status: status_of(fault.kind),
+                        error: Some(&error),
+                        losses: 0,
+                        ended_at_ms: self.clock.now_ms(),
+                    };
+                    meter.report_unstored(end, None);
+                }
                 if let Some(mut recorder) = recorder {
                     // Another process runs the turn instead, so its end is not written here.
                     let handed_over = start.resumes_after.is_some() && fault.kind == FaultKind::ShuttingDown;
@@ -305,6 +332,7 @@ impl Engine {
             upstream,
             model,
             recorder,
+            meter,
             call_record,
             resumed_after,
             has_output: false,
@@ -515,6 +543,9 @@ impl Drop for Run {
             self.emitter.interrupt();
             recorder.record_frames(self.emitter.frames(), self.emitter.sequence());
             recorder.end_detached(recorder::interrupted(&self.emitter), uncounted);
+        } else {
+            self.call_record.end(Some(&cancellation()), None, self.clock.now_ms());
+            self.report_unstored(Status::Cancelled, None, uncounted);
         }
     }
 }

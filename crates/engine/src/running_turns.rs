@@ -8,10 +8,10 @@ use std::{
     },
 };
 
-use amalgam_core::{Clock, Fault, Store, StoreError, store::ProcessId};
+use amalgam_core::{Clock, Fault, Store, StoreError, TurnObserver, TurnSummary, store::ProcessId};
 use tokio::sync::{Notify, watch};
 
-use crate::{call_record::RequestBodies, tasks::Tasks};
+use crate::{call_record::RequestBodies, tasks::Tasks, unstored_turns::UnstoredTurns};
 
 /// The running turns of this process, with the store that they are written to.
 pub(crate) struct RunningTurns {
@@ -20,6 +20,10 @@ pub(crate) struct RunningTurns {
     pub(crate) tasks: Tasks,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) bodies: RequestBodies,
+    /// Is told about turns that have ended.
+    pub(crate) observer: Arc<dyn TurnObserver>,
+    /// The summaries of turns that are not stored, until they are written.
+    pub(crate) unstored: UnstoredTurns,
     /// Turns of this process that have not ended.
     running: Mutex<HashMap<String, RunningTurn>>,
     /// Notified when one of them has ended.
@@ -45,16 +49,18 @@ impl RunningTurns {
     pub(crate) fn new(
         store: Arc<dyn Store>,
         process: ProcessId,
-        tasks: Tasks,
+        observer: Arc<dyn TurnObserver>,
         clock: Arc<dyn Clock>,
         bodies: RequestBodies,
     ) -> Self {
         Self {
             store,
             process,
-            tasks,
+            tasks: Tasks::default(),
             clock,
             bodies,
+            observer,
+            unstored: UnstoredTurns::default(),
             running: Mutex::default(),
             unregistered: Notify::new(),
             taken: Arc::default(),
@@ -75,6 +81,12 @@ impl RunningTurns {
             true => Err(StoreError::Unavailable("it was unavailable at the last heartbeat".to_owned()).into()),
             false => Ok(()),
         }
+    }
+
+    /// Reports the end of a turn that is not stored.
+    pub(crate) fn report_unstored(&self, summary: TurnSummary) {
+        self.observer.turn_ended(&summary);
+        self.unstored.push(summary);
     }
 
     /// Registers a running turn. The receiver becomes `true` when cancellation is requested.

@@ -9,7 +9,7 @@ use std::{
 };
 
 use amalgam_core::{
-    BoxFuture, Candidate, Catalog, Embedder, Fault, FaultKind, ModelCard, ModelSelection, Route, Scope, Seal,
+    BoxFuture, Candidate, Catalog, Embedder, Fault, FaultKind, ModelCard, ModelSelection, Price, Route, Scope, Seal,
 };
 use futures_util::{StreamExt as _, stream::FuturesOrdered};
 
@@ -48,6 +48,8 @@ pub struct ConfiguredModel {
     pub context_window: Option<u64>,
     /// The maximum number of output tokens.
     pub max_output_tokens: Option<u64>,
+    /// What its tokens cost.
+    pub price: Option<Price>,
     /// The kinds of input: `text`, `image` and others.
     pub modalities: Vec<&'static str>,
     /// Whether it calls tools.
@@ -141,7 +143,9 @@ impl ModelNames {
 
     fn candidate(&self, upstream: &str, model: &str, context_window: Option<u64>) -> Option<Candidate> {
         let handle = self.registry.get(upstream)?;
-        Some(Candidate { upstream: upstream.to_owned(), model: handle, name: model.to_owned(), context_window })
+        let configured = self.models.iter().find(|known| known.upstream == upstream && known.model == model);
+        let price = configured.and_then(|known| known.price);
+        Some(Candidate { upstream: upstream.to_owned(), model: handle, name: model.to_owned(), context_window, price })
     }
 
     fn wire(&self, upstream: &str) -> Option<&'static str> {

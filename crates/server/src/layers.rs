@@ -91,10 +91,11 @@ impl Service<Request<Body>> for AuthenticatedRouter {
             (Some(response), _) => Step::Refused(Some(response)),
             (None, true) => Step::Routed(self.router.call(request)),
             (None, false) => match self.app.auth.admit(&request, self.required_right(path)) {
-                CallerLookup::Done(scope) => self.route(request, scope),
+                CallerLookup::Done(scope) => self.route(request, shared(&id), scope),
                 CallerLookup::Pending(lookup) => Step::Authenticating(Box::new(PendingAuthentication {
                     lookup,
                     request: Some(request),
+                    request_id: shared(&id),
                     router: self.clone(),
                 })),
             },
@@ -121,19 +122,20 @@ enum Step {
 struct PendingAuthentication {
     lookup: BoxFuture<'static, Result<Scope, Fault>>,
     request: Option<Request>,
+    request_id: Arc<str>,
     router: AuthenticatedRouter,
 }
 
 impl AuthenticatedRouter {
     /// Passes an admitted request to its route, or refuses it.
-    fn route(&mut self, mut request: Request, scope: Result<Scope, Fault>) -> Step {
+    fn route(&mut self, mut request: Request, request_id: Arc<str>, scope: Result<Scope, Fault>) -> Step {
         let scope = scope.and_then(|scope| {
             let form = wires::is_upload(&request);
             body::expect_type(&request, form).map(|()| scope)
         });
         match scope {
             Ok(scope) => {
-                request.extensions_mut().insert(scope);
+                request.extensions_mut().insert(scope.with_request(request_id));
                 Step::Routed(self.router.call(request))
             }
             Err(fault) => self.refuse(&request, fault),
@@ -153,7 +155,8 @@ impl Future for PendingResponse {
         if let Step::Authenticating(pending) = &mut self.step {
             let scope = ready!(pending.lookup.as_mut().poll(context));
             let request = pending.request.take().unwrap_or_default();
-            self.step = pending.router.route(request, scope);
+            let request_id = Arc::clone(&pending.request_id);
+            self.step = pending.router.route(request, request_id, scope);
         }
         let mut response = match &mut self.step {
             // Not reached: the block above has replaced this step.
@@ -190,6 +193,11 @@ pub(crate) fn unread(request: &Request, mut response: Response) -> Response {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     response
+}
+
+/// A request id as text.
+fn shared(id: &HeaderValue) -> Arc<str> {
+    id.to_str().unwrap_or_default().into()
 }
 
 /// The caller's request id if it is short and printable, else a new one.

@@ -19,7 +19,8 @@ use amalgam_core::{
         Answer, AppendOutcome, CancelOutcome, Claim, Conversation, ConversationItem, ConversationStore, EventTail,
         IdempotencyKey, KeyRecord, Lineage, Listing, NewItem, NewKey, Page, ProcessId, ProcessStore, PruneCounts,
         QueuedTurn, RecoveryCounts, Reset, ResponseStore, Retention, Stored, StoredResponse, TenancyStore,
-        TenantChange, TenantRecord, TurnRecord, TurnStore, TurnWrite, WriteOutcome,
+        TenantChange, TenantRecord, TurnCursor, TurnFilter, TurnPage, TurnRecord, TurnStore, TurnWrite, TurnsOf,
+        UsageQuery, UsageStore, UsageSums, WriteOutcome,
     },
 };
 use amalgam_engine::{Admission, Engine, EngineSettings, QueueLimits, ToolLimits};
@@ -68,6 +69,7 @@ pub(crate) fn app(state: TenantState) -> Arc<App> {
         Arc::new(Nothing),
         Arc::clone(&store),
         ProcessId(1),
+        Arc::new(amalgam_core::NoObserver),
     );
     let tenant = TenantRecord { id: 1, name: "test".to_owned(), state, ai_agent_enabled: true, created_at_ms: 0 };
     let auth = Auth::new(AuthParts {
@@ -230,7 +232,25 @@ impl ResponseStore for Nothing {
     }
 }
 
+impl UsageStore for Nothing {
+    fn turns<'a>(&'a self, _: TurnsOf<'a>, _: TurnFilter, _: Option<TurnCursor>, _: usize) -> Stored<'a, TurnPage> {
+        gives(TurnPage { turns: Vec::new(), next: None })
+    }
+
+    fn usage<'a>(&'a self, _: TurnsOf<'a>, _: UsageQuery) -> Stored<'a, Vec<UsageSums>> {
+        gives(Vec::new())
+    }
+
+    fn response_of_request<'a>(&'a self, _: Admin<'a>, _: &'a str) -> Stored<'a, Option<String>> {
+        gives(None)
+    }
+}
+
 impl TurnStore for Nothing {
+    fn add_summaries(&self, _: Vec<amalgam_core::TurnSummary>) -> Stored<'_, ()> {
+        gives(())
+    }
+
     fn add_unfinished<'a>(&'a self, _: &'a Scope, _: Arc<TurnWrite>) -> Stored<'a, ()> {
         gives(())
     }

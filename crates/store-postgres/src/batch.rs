@@ -25,7 +25,7 @@ use super::{
     job::{Job, signed},
     journal,
     pipeline::Pipeline,
-    session_queue,
+    session_queue, turn_list,
 };
 
 statements! {
@@ -250,6 +250,10 @@ pub(super) async fn add_unfinished(connection: &Connection, job: &Job) -> Result
         let params: [Param<'_>; 7] = [&tenant_id, &user, &stem, &id, &end.usage, &end.provenance, &end.output];
         connection.rows(COMPLETE_CANCELLED, &params).await?;
     }
+    if let Some(summary) = &job.write.summary {
+        let statement = connection.prepared(turn_list::PUT_TURNS).await?;
+        turn_list::put(connection.client(), &statement, &[(summary, None)]).await?;
+    }
     Ok(())
 }
 
@@ -304,6 +308,7 @@ fn needed(jobs: &[Job]) -> Vec<Sql> {
     needed.extend(any(Job::is_events_only, ONLY_EVENTS.into()));
     needed.extend(any(|job| !job.write.transcripts.is_empty(), TRANSCRIPTS.into()));
     needed.extend(journal::needed(jobs));
+    needed.extend(any(|job| job.write.summary.is_some(), turn_list::PUT_TURNS.into()));
     for job in jobs {
         let (sql, together) = holding(job);
         needed.extend((!together).then_some(sql));
@@ -404,6 +409,12 @@ impl<'a> BatchPipeline<'a> {
             let client = self.connection.client();
             let statement = self.statement(sql);
             self.pipeline.push(async move { journal::add(client, sql, &statement, jobs).await });
+        }
+        let turns = turn_list::of(jobs);
+        if !turns.is_empty() {
+            let client = self.connection.client();
+            let statement = self.statement(turn_list::PUT_TURNS);
+            self.pipeline.push(async move { turn_list::put(client, &statement, &turns).await });
         }
     }
 

@@ -26,6 +26,7 @@ mod shared;
 mod sql_tests;
 mod statements;
 mod tls;
+mod turn_list;
 mod turns;
 mod values;
 mod writer;

@@ -2,7 +2,7 @@
 use std::{collections::HashMap, sync::PoisonError};
 
 use amalgam_core::{
-    Operator, Scope, StoreError,
+    Operator, Scope, StoreError, TurnOrigin, Wire,
     store::{ProcessId, ProcessStore, PruneCounts, QueuedTurn, RecoveryCounts, Reset, Retention, Stored},
 };
 use amalgam_store::{
@@ -19,6 +19,7 @@ use super::{
     journal,
     pool::Lease,
     prune, session_queue,
+    turn_list::FAIL_TURNS,
 };
 
 statements! {
@@ -33,7 +34,7 @@ statements! {
     OperatorSql FAIL = "
         UPDATE responses SET status = 'failed', error = $2, ended_at = $3, process = NULL, request = NULL, mark = 0
         WHERE process = $1
-        RETURNING id, tenant_id, stem";
+        RETURNING id, tenant_id, stem, created_at";
     OperatorSql SET_ERRORS = "
         UPDATE responses SET error = new.error
         FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[]) AS new (tenant_id, stem, id, error)
@@ -60,8 +61,11 @@ statements! {
         WHERE responses.tenant_id = waiting.tenant_id AND responses.stem = waiting.stem AND responses.id = waiting.id";
     /// What was taken under a mark, by any process.
     OperatorSql TAKEN = "
-        SELECT r.id, r.tenant_id, r.user_id, t.state, r.created_at, r.request, r.streamed
+        SELECT r.id, r.tenant_id, r.user_id, t.state, r.created_at, r.request, r.streamed, listed.wire,
+            listed.request_id, listed.key_id
         FROM responses r LEFT JOIN tenants t ON t.id = r.tenant_id
+            LEFT JOIN turns listed ON listed.tenant_id = r.tenant_id AND listed.created_at = r.created_at
+                AND listed.response_id = r.id
         WHERE r.process = $1 AND r.mark = $2 AND r.status = 'queued' ORDER BY r.number";
     OperatorSql COUNT_QUEUED = "
         SELECT count(*) FILTER (WHERE tenant_id = $1), count(*) FROM responses
@@ -251,6 +255,10 @@ async fn end_dead_process(
     let failed = connection.rows(FAIL, &[&dead, &error(&[]), &signed(now_ms)]).await?;
     // Only now: from here on the dead one writes nothing, should it live after all.
     name_tools(connection, &failed, error).await?;
+    let tenants: Vec<i64> = failed.iter().map(|row| row.try_get(1)).collect::<Result<_, _>>()?;
+    let times: Vec<i64> = failed.iter().map(|row| row.try_get(3)).collect::<Result<_, _>>()?;
+    let ids: Vec<&str> = failed.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+    connection.execute(FAIL_TURNS, &[&tenants, &times, &ids, &signed(now_ms)]).await?;
     let failed = ids_from(&failed)?;
     let released = release(connection, dead, None).await?;
     let sessions = session_queue::release_all_of(connection, dead, error).await?;
@@ -324,6 +332,13 @@ fn queued_from(row: &Row) -> Result<QueuedTurn, PostgresFailure> {
         created_at_ms: unsigned(row.try_get(4)?),
         request: row.try_get::<_, Option<&[u8]>>(5)?.map(Bytes::copy_from_slice).unwrap_or_default(),
         streamed: row.try_get(6)?,
+        // A turn that an earlier version queued is not in the list.
+        origin: TurnOrigin {
+            wire: row.try_get::<_, Option<&str>>(7)?.and_then(Wire::named).unwrap_or_default(),
+            request_id: row.try_get::<_, Option<&str>>(8)?.map(Into::into),
+            key_id: row.try_get::<_, Option<&str>>(9)?.map(Into::into),
+            ..TurnOrigin::default()
+        },
     })
 }
 

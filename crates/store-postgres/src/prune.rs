@@ -10,6 +10,7 @@ use super::{
     connection::PostgresFailure,
     job::signed,
     pool::{Lease, Pool},
+    turn_list::OLD_TURNS,
 };
 
 statements! {
@@ -68,7 +69,7 @@ statements! {
         SELECT tenant_id, user_id, id FROM responses
         WHERE created_at < $1 AND status NOT IN ('queued', 'in_progress') LIMIT $2";
     OperatorSql RESET_RUNTIME = "
-        TRUNCATE responses, items, stream_events, transcripts, tool_runs, approvals, idempotency, conversations,
+        TRUNCATE responses, items, turns, usage_hours, stream_events, transcripts, tool_runs, approvals, idempotency, conversations,
             conversation_items, session_line, message_metadata, messages, sessions, agent_sessions, agent_steps,
             mode_changes, files, file_contents";
     /// What turns of these tenants have written.
@@ -76,6 +77,8 @@ statements! {
         WITH
             of_responses AS (DELETE FROM responses WHERE tenant_id = ANY ($1)),
             of_items AS (DELETE FROM items WHERE tenant_id = ANY ($1)),
+            of_turns AS (DELETE FROM turns WHERE tenant_id = ANY ($1)),
+            of_usage_hours AS (DELETE FROM usage_hours WHERE tenant_id = ANY ($1)),
             of_stream_events AS (DELETE FROM stream_events WHERE tenant_id = ANY ($1)),
             of_transcripts AS (DELETE FROM transcripts WHERE tenant_id = ANY ($1)),
             of_tool_runs AS (DELETE FROM tool_runs WHERE tenant_id = ANY ($1)),
@@ -93,7 +96,7 @@ statements! {
             of_file_contents AS (DELETE FROM file_contents WHERE tenant_id = ANY ($1))
         DELETE FROM files WHERE tenant_id = ANY ($1)";
     OperatorSql RESET_ASSISTANTS = "
-        TRUNCATE responses, items, stream_events, transcripts, tool_runs, approvals, idempotency, conversations,
+        TRUNCATE responses, items, turns, usage_hours, stream_events, transcripts, tool_runs, approvals, idempotency, conversations,
             conversation_items, session_line, message_metadata, messages, sessions, agent_sessions, agent_steps,
             mode_changes, files, file_contents, agent_tools, agent_configs, agent_profiles, profile_versions";
     /// What the assistants of these tenants are made of.
@@ -104,7 +107,7 @@ statements! {
             of_agent_profiles AS (DELETE FROM agent_profiles WHERE tenant_id = ANY ($1))
         DELETE FROM profile_versions WHERE tenant_id = ANY ($1)";
     OperatorSql RESET_ALL = "
-        TRUNCATE responses, items, stream_events, transcripts, tool_runs, approvals, idempotency, conversations,
+        TRUNCATE responses, items, turns, usage_hours, stream_events, transcripts, tool_runs, approvals, idempotency, conversations,
             conversation_items, session_line, message_metadata, messages, sessions, agent_sessions, agent_steps,
             mode_changes, files, file_contents, agent_tools, agent_configs, agent_profiles, profile_versions, agent_modes,
             courses, knowledge_collections, knowledge_documents, knowledge_chunks, knowledge_embeddings, knowledge_words,
@@ -134,6 +137,10 @@ pub(super) async fn prune(pool: &Pool, retention: Retention) -> Result<PruneCoun
     rows += others.await?;
     if let Some(before) = retention.responses_before_ms {
         rows += prune_responses(pool, before).await?;
+        let turns = pool.repeatably(move |connection: Lease| async move {
+            connection.execute(OLD_TURNS, &[&signed(before), &AT_ONCE]).await
+        });
+        rows += turns.await?;
     }
     Ok(PruneCounts { rows })
 }

@@ -22,6 +22,7 @@ use super::{
     connection::{Connection, Param, PostgresFailure},
     job::{signed, unsigned},
     pool::Lease,
+    turn_list::CANCEL_QUEUED_TURN,
 };
 
 statements! {
@@ -221,6 +222,13 @@ async fn cancel(
     connection.rows(CANCEL, &[&tenant_id, &user, &stem, &id, &signed(now_ms)]).await?;
     let row = connection.row(RESPONSE, &[&tenant_id, &user, &stem, &id]).await?;
     let response = row.as_ref().map(response_from).transpose()?;
+    if let Some(cancelled) =
+        response.as_ref().filter(|response| response.status.status == amalgam_protocol::Status::Cancelled)
+    {
+        let created_at = signed(cancelled.created_at_ms);
+        let params: [Param<'_>; 5] = [&tenant_id, &user, &created_at, &id, &signed(now_ms)];
+        connection.execute(CANCEL_QUEUED_TURN, &params).await?;
+    }
     if let Some(ended) = response.as_ref().filter(|response| response.background) {
         let error = ended_record(ended.status.status);
         release(connection, scope, id, error.as_ref()).await?;

@@ -25,7 +25,8 @@ pub(super) const MIGRATIONS: &[Migration] = migrations!(
     "V006__answers",
     "V007__raw_answers",
     "V008__provenance",
-    "V009__provider_ids"
+    "V009__provider_ids",
+    "V011__turns"
 );
 
 /// The oldest server that is supported, as the server writes its version.

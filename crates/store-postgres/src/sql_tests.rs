@@ -14,6 +14,8 @@ const SCOPED: &[&str] = &[
     "items",
     "stream_events",
     "transcripts",
+    "turns",
+    "usage_hours",
     "tool_runs",
     "approvals",
     "agent_tools",
@@ -55,6 +57,7 @@ fn all() -> impl Iterator<Item = Declared> {
         super::responses::ALL,
         super::session_queue::ALL,
         super::shared::ALL,
+        super::turn_list::ALL,
         super::turns::ALL,
     ];
     files.into_iter().flatten().copied().chain(super::statements::STATEMENTS.all())
@@ -174,7 +177,11 @@ fn only_the_installation_itself_touches_rows_of_everybody() {
         "TAKEN",
         "GIVE_BACK",
         "HELD",
+        // Turns of several tenants that end together.
+        "PUT_TURNS",
+        "FAIL_TURNS",
         // Old rows.
+        "OLD_TURNS",
         "OLD_STREAMS",
         "OLD_TRANSCRIPTS",
         "OLD_RUNS",

@@ -4,6 +4,37 @@
 use amalgam_store::statements;
 
 statements! { SqlStatements:
+    TenantSql turns_with_text = "
+        SELECT tenant_id, response_id, request_id, key_id, user_id, wire, session_id, profile, requested_model, upstream,
+            model, status, error, created_at, ended_at, first_token_ms, input_tokens, cached_input_tokens,
+            cache_write_tokens, output_tokens, reasoning_tokens, cost, calls, retries, losses, tools, stored
+        FROM (
+            SELECT * FROM turns
+            WHERE tenant_id = $1 AND created_at >= $2 AND created_at <= $3
+                AND (created_at < $3 OR response_id < $4)
+            ORDER BY created_at DESC, response_id DESC LIMIT $5
+        ) AS looked_at
+        WHERE (CAST($6 AS text) IS NULL OR key_id = $6)
+            AND (CAST($7 AS text) IS NULL OR user_id = $7)
+            AND (CAST($8 AS text) IS NULL OR wire = $8)
+            AND (CAST($9 AS text) IS NULL OR session_id = $9)
+            AND (CAST($10 AS text) IS NULL OR profile = $10)
+            AND (CAST($11 AS text) IS NULL OR model = $11 OR requested_model = $11)
+            AND (CAST($12 AS text) IS NULL OR upstream = $12)
+            AND (CAST($13 AS text) IS NULL OR tools LIKE $13 ESCAPE '\\')
+            AND (CAST($14 AS text) IS NULL OR status = $14)
+            AND (CAST($15 AS text) IS NULL OR error = $15)
+            AND (CAST($16 AS text) IS NULL OR request_id = $16)
+            AND (CAST($17 AS bigint) IS NULL OR ended_at - created_at >= $17)
+            AND (CAST($18 AS bigint) IS NULL OR cost >= $18)
+            AND EXISTS (
+                SELECT 1 FROM responses JOIN items ON items.chain = responses.chain AND items.position = responses.position
+                    AND items.tenant_id = $1
+                WHERE responses.tenant_id = $1 AND responses.stem = substr(looked_at.response_id, 23, 16)
+                    AND responses.id = looked_at.response_id
+                    AND (items.input ILIKE $20 ESCAPE '\\' OR items.output ILIKE $20 ESCAPE '\\')
+            )
+        ORDER BY created_at DESC, response_id DESC LIMIT $19";
     TenantSql hold_profile = "
         SELECT slug, prompt, tools, model, active, version, created_at, updated_at, tool_choice FROM agent_profiles
         WHERE tenant_id = $1 AND slug = $2 FOR UPDATE";

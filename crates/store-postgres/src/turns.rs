@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use amalgam_core::{
-    Admin, Scope, Stem, StoreError,
+    Admin, Scope, Stem, StoreError, TurnSummary,
     store::{
         Answer, Base, Claim, IdempotencyKey, ProcessId, Stored, Transcript, TurnRecord, TurnStore, TurnWrite,
         WriteOutcome,
@@ -24,6 +24,7 @@ use super::{
     journal,
     pool::Lease,
     responses::response_from,
+    turn_list,
     values::PostgresRow,
 };
 
@@ -87,6 +88,19 @@ impl TurnStore for Postgres {
             added.await?;
             self.notifications.notify([job.write.response_id.as_str()]);
             Ok(())
+        })
+    }
+
+    fn add_summaries(&self, summaries: Vec<TurnSummary>) -> Stored<'_, ()> {
+        Box::pin(async move {
+            let summaries = &summaries;
+            let added = self.pool.repeatably(move |connection: Lease| async move {
+                let statement = connection.prepared(turn_list::PUT_TURNS).await?;
+                let turns: Vec<_> = summaries.iter().map(|summary| (summary, None)).collect();
+                turn_list::put(connection.client(), &statement, &turns).await?;
+                Ok(())
+            });
+            added.await
         })
     }
 

@@ -31,6 +31,7 @@ mod session_queue;
 mod sql_tests;
 mod statements;
 mod transcripts;
+mod turn_list;
 mod turns;
 mod writer;
 

@@ -1,6 +1,6 @@
 //! Processes: which ones are alive, queued turns, and the turns and claims of dead ones.
 use amalgam_core::{
-    Operator, Scope,
+    Operator, Scope, TurnOrigin, Wire,
     store::{ProcessId, ProcessStore, PruneCounts, QueuedTurn, RecoveryCounts, Reset, Retention, Stored},
 };
 use amalgam_store::{
@@ -15,8 +15,8 @@ use super::{
     failure::SqliteFailure,
     job::Transaction,
     journal, prune,
-    query::{bytes, int, optional_text, text, uint},
-    session_queue,
+    query::{Database, bytes, int, optional_text, text, uint},
+    session_queue, turn_list,
 };
 
 statements! {
@@ -29,7 +29,7 @@ statements! {
     OperatorSql FAIL_HELD = "
         UPDATE responses SET status = 'failed', error = ?2, ended_at = ?3, process = NULL, request = NULL
         WHERE process = ?1
-        RETURNING number, tenant_id, id";
+        RETURNING number, tenant_id, id, created_at";
     OperatorSql SET_ERROR = "UPDATE responses SET error = ?2 WHERE number = ?1";
     OperatorSql TAKE_QUEUED = "
         UPDATE responses SET process = ?1
@@ -38,6 +38,8 @@ statements! {
         )
         RETURNING number, tenant_id, user_id, id, created_at, request, streamed,
             (SELECT state FROM tenants WHERE tenants.id = tenant_id)";
+    TenantSql ORIGIN = "
+        SELECT wire, request_id, key_id FROM turns WHERE tenant_id = ?1 AND created_at = ?2 AND response_id = ?3";
     OperatorSql COUNT_QUEUED = "
         SELECT count(*) FILTER (WHERE tenant_id = ?1), count(*) FROM responses
         WHERE status = 'queued' AND process IS NULL";
@@ -151,10 +153,16 @@ fn end_dead_process(
     }
     let queued: Vec<String> =
         database.operator(operator, REQUEUE_WAITING, &[&&dead[..]])?.all(|row| Ok(row.get(0)?))?;
-    let failed = database
-        .operator(operator, FAIL_HELD, &[&&dead[..], &error(&[]), &int(now_ms)?])?
-        .all(|row| Ok((row.get::<_, i64>(0)?, TenantKey::of_row(operator, row.get(1)?), row.get::<_, String>(2)?)))?;
-    for (number, tenant, id) in &failed {
+    let failed = database.operator(operator, FAIL_HELD, &[&&dead[..], &error(&[]), &int(now_ms)?])?.all(|row| {
+        Ok((
+            row.get::<_, i64>(0)?,
+            TenantKey::of_row(operator, row.get(1)?),
+            row.get::<_, String>(2)?,
+            row.get::<_, i64>(3)?,
+        ))
+    })?;
+    for (number, tenant, id, created_at) in &failed {
+        turn_list::fail(database, *tenant, *created_at, id, now_ms)?;
         let unknown = journal::unknown(database, *tenant, id)?;
         if !unknown.is_empty() {
             database.operator(operator, SET_ERROR, &[number, &error(&unknown)])?.run()?;
@@ -166,7 +174,7 @@ fn end_dead_process(
     if recovered.queued > 0 {
         transaction.notify("");
     }
-    for id in queued.into_iter().chain(failed.into_iter().map(|(_, _, id)| id)) {
+    for id in queued.into_iter().chain(failed.into_iter().map(|(_, _, id, _)| id)) {
         transaction.notify(id);
     }
     Ok(Some(recovered))
@@ -188,10 +196,30 @@ fn take_queued(
                 created_at_ms: uint(row, 4)?,
                 request: Bytes::copy_from_slice(bytes(row, 5)?),
                 streamed: row.get(6)?,
+                origin: TurnOrigin::default(),
             };
             Ok((number, turn))
         })?;
+    for (_, turn) in &mut taken {
+        turn.origin = origin(transaction.database, turn)?;
+    }
     // Rows that an update gives back have no order of their own.
     taken.sort_by_key(|(number, _)| *number);
     Ok(taken.into_iter().map(|(_, turn)| turn).collect())
+}
+
+/// Where a queued turn comes from. A turn that an earlier version queued is not in the list.
+fn origin(database: Database<'_>, turn: &QueuedTurn) -> Result<TurnOrigin, SqliteFailure> {
+    let created_at = int(turn.created_at_ms)?;
+    let found = database.tenant(TenantKey::of_caller(&turn.scope), ORIGIN, &[&created_at, &turn.response_id])?.first(
+        |row| {
+            Ok(TurnOrigin {
+                wire: Wire::named(text(row, 0)?).unwrap_or_default(),
+                request_id: optional_text(row, 1)?.map(Into::into),
+                key_id: optional_text(row, 2)?.map(Into::into),
+                ..TurnOrigin::default()
+            })
+        },
+    )?;
+    Ok(found.unwrap_or_default())
 }

@@ -12,7 +12,7 @@ use super::{
     files,
     job::Transaction,
     query::{int, text},
-    responses,
+    responses, turn_list,
 };
 
 statements! {
@@ -103,6 +103,7 @@ pub(super) fn prune(
                 rows += u64::from(responses::forget(transaction, &scope, stem, &id)?);
             }
         }
+        rows += turn_list::prune(database, operator, int(before)?, AT_ONCE)?;
     }
     Ok(PruneCounts { rows })
 }
@@ -123,8 +124,8 @@ macro_rules! reset {
 }
 
 /// What turns and callers have written.
-const RUNTIME: [(OperatorSql, OperatorSql); 18] = reset!(
-    "responses" "items" "stream_events" "transcripts" "tool_runs" "approvals" "idempotency" "conversations"
+const RUNTIME: [(OperatorSql, OperatorSql); 20] = reset!(
+    "responses" "items" "turns" "usage_hours" "stream_events" "transcripts" "tool_runs" "approvals" "idempotency" "conversations"
     "conversation_items" "session_line" "message_metadata" "messages" "sessions" "mode_changes" "agent_steps"
     "agent_sessions" "file_contents" "files"
 );

@@ -19,7 +19,7 @@ use super::{
     job::Transaction,
     journal,
     query::{Database, bytes, int, optional_text, optional_uint, text, uint},
-    session_queue, transcripts, turns,
+    session_queue, transcripts, turn_list, turns,
 };
 
 statements! {
@@ -244,6 +244,7 @@ fn cancel(
         )?
         .run()?;
     database.user(scope, turns::END_ITEMS, &[&int(response.place.position)?, &rows::NO_ITEMS])?.run()?;
+    turn_list::cancel_queued(database, scope, response.created_at_ms, id, now_ms)?;
     session_queue::release(transaction, scope, id, ended_record(Status::Cancelled).as_ref())?;
     transaction.notify(id);
     Ok(self::response(database, scope, stem, id)?.map(|response| CancelOutcome::Ended(Box::new(response))))

@@ -25,7 +25,8 @@ pub(super) const MIGRATIONS: &[Migration] = migrations!(
     "V008__answers",
     "V009__raw_answers",
     "V010__provenance",
-    "V011__provider_ids"
+    "V011__provider_ids",
+    "V013__turns"
 );
 
 const CREATE_LIST: &str = "CREATE TABLE IF NOT EXISTS migrations (

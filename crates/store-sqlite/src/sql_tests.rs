@@ -11,6 +11,8 @@ const SCOPED: &[&str] = &[
     "items",
     "stream_events",
     "transcripts",
+    "turns",
+    "usage_hours",
     "tool_runs",
     "approvals",
     "agent_tools",
@@ -56,6 +58,7 @@ fn all() -> impl Iterator<Item = Declared> {
         super::responses::ALL,
         super::session_queue::ALL,
         super::transcripts::ALL,
+        super::turn_list::ALL,
         super::turns::ALL,
     ];
     files.into_iter().flatten().copied().chain(super::prune::resets()).chain(super::statements::STATEMENTS.all())
@@ -129,6 +132,7 @@ fn only_the_installation_itself_touches_rows_of_everybody() {
         "OLD_APPROVALS",
         "OLD_CLAIMS",
         "OLD_RESPONSES",
+        "OLD_TURNS",
         "EXPIRED_FILES",
         // Everything.
         "RESET",
@@ -154,12 +158,12 @@ fn no_statement_of_a_caller_walks_through_a_table() {
         // A full-text index is asked for words, and an argument is walked through: both say so behind `INDEX`.
         let by_words = |line: &str| line.contains("VIRTUAL TABLE INDEX") && !line.ends_with("INDEX 0:");
         // So is what the statement itself has made.
-        let own = |line: &str| line.contains("path") || matches!(line, "SCAN best" | "SCAN counted");
+        let own = |line: &str| line.contains("path") || matches!(line, "SCAN best" | "SCAN counted" | "SCAN looked_at");
         let walks = plan.iter().any(|line| line.starts_with("SCAN") && !own(line) && !by_words(line));
         assert!(!walks, "{name} walks: {plan:#?}");
         assert!(!plan.iter().any(|line| line.contains("AUTOMATIC")), "{name} makes an index: {plan:#?}");
-        // What is found by words has to be put in its order.
-        let ranks = name == "FIND_COURSES";
+        // What is found by words has to be put in its order, and what is summed in groups.
+        let ranks = matches!(name, "FIND_COURSES" | "USAGE");
         assert!(ranks || !plan.iter().any(|line| line.contains("TEMP B-TREE")), "{name} sorts: {plan:#?}");
     }
 }

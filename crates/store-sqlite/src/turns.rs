@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use amalgam_core::{
-    Admin, Scope, Stem, UpstreamMemory,
+    Admin, Scope, Stem, TurnSummary, UpstreamMemory,
     store::{
         Answer, Begin, Claim, Ending, EventChunk, IdempotencyKey, ProcessId, Stored, TurnRecord, TurnStore, TurnWrite,
         WriteOutcome,
@@ -22,7 +22,7 @@ use super::{
     job::Transaction,
     journal,
     query::{Database, Params, int, optional_int, text},
-    responses, session_queue, transcripts,
+    responses, session_queue, transcripts, turn_list,
 };
 
 statements! {
@@ -73,7 +73,16 @@ impl TurnStore for Sqlite {
         let scope = scope.clone();
         self.write_with(move |transaction| {
             transcripts::add_late(transaction.database, &scope, &lost.response_id, &lost.transcripts)?;
+            if let Some(summary) = &lost.summary {
+                turn_list::put(transaction.database, summary)?;
+            }
             complete_cancelled(transaction, &scope, &lost)
+        })
+    }
+
+    fn add_summaries(&self, summaries: Vec<TurnSummary>) -> Stored<'_, ()> {
+        self.write_with(move |transaction| {
+            summaries.iter().try_for_each(|summary| turn_list::put(transaction.database, summary))
         })
     }
 
@@ -131,6 +140,9 @@ fn step(transaction: &Transaction<'_>, scope: &Scope, write: &TurnWrite) -> Resu
         transcripts::add(database, scope, id, transcript)?;
     }
     journal::add(database, scope, write)?;
+    if let Some(summary) = &write.summary {
+        turn_list::put(database, summary)?;
+    }
     if let Some(session) = &write.session {
         session_queue::end(transaction, scope, id, session)?;
     }

@@ -155,6 +155,7 @@ fn turn(parent: Option<ChainPosition>) -> TurnWrite {
         end: Some(Box::new(Ending { state, output: item("assistant", 1100), upstream: None })),
         transcripts: vec![call],
         raw_answer: None,
+        summary: None,
         tools: Vec::new(),
         approvals: Vec::new(),
         session: None,

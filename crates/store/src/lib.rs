@@ -26,6 +26,7 @@ mod statements;
 mod steps;
 mod store;
 mod tenancy;
+pub mod turn_list;
 mod values;
 
 pub use engine::{EngineQueries, Query, Repeat, RowReader, SqlConnection, SqlEngine, TenantKey, Work};

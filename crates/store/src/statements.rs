@@ -4,7 +4,7 @@
 use crate::{
     agents, approvals, bank, conversations, courses, execute, files, knowledge, modes, session_queue, sessions,
     sql::{Declared, OperatorSql, TenantSql, UserSql},
-    tenancy,
+    tenancy, turn_list,
 };
 
 macro_rules! statement_set {
@@ -32,6 +32,7 @@ macro_rules! statement_set {
                     session_queue::ALL,
                     sessions::ALL,
                     tenancy::ALL,
+                    turn_list::ALL,
                 ];
                 shared.concat().into_iter().chain(own).collect()
             }
@@ -43,6 +44,8 @@ statement_set! {
     /// The statements of an engine. The comments name their values, behind those of the scope, and their columns. An engine
     /// whose writing transactions are alone need not lock anything.
     SqlStatements {
+        /// Turns as `turn_list::TURNS` finds them, whose input or output is like the last value.
+        turns_with_text: TenantSql,
         /// The same, locked against changes.
         hold_profile: TenantSql,
         /// The active profiles by slug.

@@ -4,7 +4,7 @@
 use std::{ops::Deref, sync::Arc};
 
 use amalgam_core::{
-    Admin, BoxFuture, Operator, RawAnswer, Scope, Store,
+    Admin, BoxFuture, Operator, RawAnswer, Scope, Store, TurnSummary,
     store::{
         Answer, CancelOutcome, Claim, EventTail, IdempotencyKey, Lineage, ProcessId, ProcessStore, PruneCounts,
         QueuedTurn, RecoveryCounts, Reset, ResponseStore, Retention, Stored, StoredResponse, TurnRecord, TurnStore,
@@ -54,6 +54,10 @@ impl<E: SqlEngine> TurnStore for SqlStore<E> {
 
     fn add_unfinished<'a>(&'a self, scope: &'a Scope, lost: Arc<TurnWrite>) -> Stored<'a, ()> {
         self.engine.add_unfinished(scope, lost)
+    }
+
+    fn add_summaries(&self, summaries: Vec<TurnSummary>) -> Stored<'_, ()> {
+        self.engine.add_summaries(summaries)
     }
 
     fn claim<'a>(

@@ -299,6 +299,7 @@ fn model(reader: &mut Reader<'_>, at: &KeyPath, name: &str) -> ConfiguredModel {
         fallback: reader.value(at, "fallback"),
         context_window: reader.optional::<u32>(at, "context_window").map(u64::from),
         max_output_tokens: reader.optional::<u32>(at, "max_output_tokens").map(u64::from),
+        price: None,
         modalities: reader.value::<Vec<Modality>>(at, "modalities").into_iter().map(Modality::name).collect(),
         tools: reader.value(at, "tools"),
         structured_output: reader.value(at, "structured_output"),

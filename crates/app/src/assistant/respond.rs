@@ -10,7 +10,7 @@ use amalgam_assistant::{
     safety_identifier, window,
 };
 use amalgam_core::{
-    Fault, Route, Scope, StoreError, UpstreamMemory, UpstreamRetention,
+    Fault, Route, Scope, StoreError, UpstreamMemory, UpstreamRetention, Wire,
     store::{Course, MetadataRecord, NewUserMessage, SessionHistory},
 };
 use amalgam_engine::{Announcement, Identity, Run};
@@ -127,6 +127,8 @@ impl AssistantTurn {
         let policy = TurnPolicy {
             route,
             history: HistorySource::Given(vec![history(&agent, &session_history)], memory),
+            profile: profile.map(ToOwned::to_owned),
+            session_id: Some(messages.session_id.to_string()),
             session: Some(Arc::new(session)),
             offered: OfferedTools::ServerRun,
             own_tools: Vec::new(),
@@ -138,8 +140,8 @@ impl AssistantTurn {
             always_stored: true,
         };
         let parameters = parameters(scope, &agent, &prompt, &respond_request, messages, announcement.is_some());
-        let turn =
-            TurnRequest { policy: Some(Box::new(policy)), announcement, ..TurnRequest::new(identity, parameters) };
+        let turn = TurnRequest::new(Wire::Assistant, identity, parameters);
+        let turn = TurnRequest { policy: Some(Box::new(policy)), announcement, ..turn };
         match turns::begin(app, scope, turn).await.and_then(turns::StartedTurn::running) {
             Ok(running) => {
                 position.keep_for_turn();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use amalgam_core::{
-    Fault, FaultKind, Scope, Stem, StoreError,
+    Fault, FaultKind, Scope, Stem, StoreError, Wire,
     store::{AgentSession, AgentStep, AgentTurn, Fingerprint, NewStep, StepState, TakenStep},
 };
 use amalgam_engine::{Announcement, Identity, Run};
@@ -106,6 +106,8 @@ impl SubmittedStep {
             let policy = TurnPolicy {
                 route: agent_in_mode.agent.route(app, scope).await?,
                 history: HistorySource::Parameters,
+                profile: agent_in_mode.agent.profile.as_ref().map(|profile| profile.slug.clone()),
+                session_id: Some(session.id.clone()),
                 session: None,
                 offered: OfferedTools::Known,
                 own_tools: vec![change_mode(app, &session, &step.turn_id, &agent_in_mode.modes)],
@@ -119,7 +121,7 @@ impl SubmittedStep {
             let turn = TurnRequest {
                 policy: Some(Box::new(policy)),
                 announcement: Some(announcement),
-                ..TurnRequest::new(identity, parameters)
+                ..TurnRequest::new(Wire::Execute, identity, parameters)
             };
             Ok(turns::begin(app, scope, turn).await?.running()?.run)
         };

@@ -33,6 +33,8 @@ pub(crate) async fn apply(
     let policy = TurnPolicy {
         route,
         history: HistorySource::Parameters,
+        profile: Some(slug.to_owned()),
+        session_id: None,
         session: None,
         offered: OfferedTools::All,
         own_tools: Vec::new(),

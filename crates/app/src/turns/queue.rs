@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use amalgam_core::{
-    BoxFuture, Delivery, Emitter, Fault, FaultKind, Ids, Scope, Start, no_items,
+    BoxFuture, Delivery, Emitter, Fault, FaultKind, Ids, Scope, Start, TurnOrigin, TurnSummary, no_items,
     store::{
         Answer, Begin, ChainPosition, EventChunk, QueuedTurn, ResponseState, StoredResponse, TurnWrite, WriteOutcome,
     },
@@ -86,6 +86,7 @@ pub(super) async fn enqueue(
     scope: &Scope,
     turn: &TurnRequest<'_>,
     begin: Begin,
+    origin: TurnOrigin,
     settings: ResponseSettings,
 ) -> Result<Option<StartedTurn>, Fault> {
     let _place = app.engine.reserve_queue_slot(scope, app.limits.queue).await?;
@@ -124,6 +125,21 @@ pub(super) async fn enqueue(
         conversation: begin.conversation.clone(),
         place: begin.parent.clone().unwrap_or(ChainPosition { chain: response_id.clone(), position: 0 }),
     };
+    let summary = TurnSummary {
+        response_id: response_id.clone(),
+        tenant_id: scope.tenant_id(),
+        user: Arc::clone(scope.user_id()),
+        origin,
+        status: Status::Queued,
+        error: None,
+        created_at_ms,
+        ended_at_ms: None,
+        first_token_ms: None,
+        calls: Vec::new(),
+        tools: Vec::new(),
+        losses: 0,
+        stored: true,
+    };
     let write = TurnWrite {
         response_id,
         process: app.engine.process(),
@@ -136,6 +152,7 @@ pub(super) async fn enqueue(
         tools: Vec::new(),
         approvals: Vec::new(),
         session: None,
+        summary: Some(Box::new(summary)),
         // The turn is stored: a retry with the same key gets the same response.
         answer: turn.idempotency.clone().map(|keyed| (keyed, Some(Answer::Stored))),
     };
@@ -146,7 +163,7 @@ pub(super) async fn enqueue(
 }
 
 async fn run(app: &Application, queued: QueuedTurn) {
-    let QueuedTurn { scope, response_id, created_at_ms, request, streamed } = queued;
+    let QueuedTurn { scope, response_id, created_at_ms, request, streamed, origin } = queued;
     let sent = match events_sent(app, &scope, &response_id, streamed).await {
         Ok(sent) => sent,
         Err(fault) => {
@@ -161,7 +178,8 @@ async fn run(app: &Application, queued: QueuedTurn) {
     let identity = Identity { response_id: response_id.clone(), created_at_ms };
     let started = match queued_parameters(app, &scope, request) {
         Ok(parameters) => {
-            let turn = TurnRequest { resumes_after: Some(sent), ..TurnRequest::new(identity, parameters) };
+            let turn = TurnRequest::new(origin.wire, identity, parameters);
+            let turn = TurnRequest { resumes_after: Some(sent), queued_origin: Some(origin), ..turn };
             begin(app, &scope, turn).await
         }
         Err(fault) => Err(fault),

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use amalgam_core::{Route, ServerTool, SessionTurn, TenantState, UpstreamMemory, store::IdempotencyKey};
+use amalgam_core::{
+    Route, Scope, ServerTool, SessionTurn, TenantState, TurnOrigin, UpstreamMemory, Wire, store::IdempotencyKey,
+};
 use amalgam_engine::{Announcement, Identity};
 use amalgam_protocol::{Json, ResponseParameters};
 
@@ -12,6 +14,10 @@ use super::context::ConnectionMemory;
 pub struct TurnRequest<'a> {
     /// The id and the creation time of the response.
     pub identity: Identity,
+    /// The API that the request came through.
+    pub wire: Wire,
+    /// Where a queued turn came from; none for a new turn.
+    pub queued_origin: Option<TurnOrigin>,
     /// The model's input and settings. Boxed: the struct is large, and the request is moved often.
     pub parameters: Box<ResponseParameters>,
     /// Whether a loss is an error.
@@ -36,7 +42,11 @@ pub struct TurnPolicy {
     pub route: Route,
     /// The source of the history.
     pub history: HistorySource,
-    /// The session that the turn belongs to.
+    /// The profile that the turn uses.
+    pub profile: Option<String>,
+    /// The id of the session that the turn belongs to.
+    pub session_id: Option<String>,
+    /// What the turn adds to its session when it ends.
     pub session: Option<Arc<dyn SessionTurn>>,
     /// Which of the tools that are requested only by name are offered.
     pub offered: OfferedTools,
@@ -85,9 +95,11 @@ pub enum OfferedTools {
 
 impl TurnRequest<'_> {
     /// A turn that starts now, without a policy.
-    pub fn new(identity: Identity, parameters: ResponseParameters) -> Self {
+    pub fn new(wire: Wire, identity: Identity, parameters: ResponseParameters) -> Self {
         Self {
             identity,
+            wire,
+            queued_origin: None,
             parameters: Box::new(parameters),
             strict: false,
             idempotency: None,
@@ -96,6 +108,27 @@ impl TurnRequest<'_> {
             generate: true,
             policy: None,
             announcement: None,
+        }
+    }
+
+    /// Where the turn comes from; `model` is the name that was asked for.
+    pub(super) fn origin(&self, scope: &Scope, policy: Option<&TurnPolicy>, model: &str) -> TurnOrigin {
+        let TurnOrigin { wire, request_id, key_id, .. } = match &self.queued_origin {
+            Some(origin) => origin.clone(),
+            None => TurnOrigin {
+                wire: self.wire,
+                request_id: scope.request_id().cloned(),
+                key_id: scope.key_id().cloned(),
+                ..TurnOrigin::default()
+            },
+        };
+        TurnOrigin {
+            wire,
+            request_id,
+            key_id,
+            profile: policy.and_then(|policy| policy.profile.clone()),
+            session_id: policy.and_then(|policy| policy.session_id.clone()),
+            model: model.to_owned(),
         }
     }
 

@@ -3,7 +3,10 @@
 use bytes::Bytes;
 
 use super::Stored;
-use crate::scope::{Operator, Scope};
+use crate::{
+    scope::{Operator, Scope},
+    turn_summary::TurnOrigin,
+};
 
 /// A process of the server; it gets a new id at each start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -22,6 +25,8 @@ pub struct QueuedTurn {
     pub request: Bytes,
     /// Whether its events are stored.
     pub streamed: bool,
+    /// Where it comes from, as its summary says.
+    pub origin: TurnOrigin,
 }
 
 /// What [`ProcessStore::reset`] removes: data of the named tenants, or with an empty list of all.

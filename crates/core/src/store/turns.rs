@@ -16,6 +16,7 @@ use crate::{
     history::UpstreamMemory,
     raw_answer::RawAnswer,
     scope::{Admin, Scope},
+    turn_summary::TurnSummary,
 };
 
 /// Where a response's items are, in the store's own terms; opaque to callers.
@@ -55,6 +56,8 @@ pub struct TurnWrite {
     pub approvals: Vec<Approval>,
     /// What the turn adds to its session; with the last step.
     pub session: Option<Box<SessionEnd>>,
+    /// Facts about the turn for lists and usage: while it runs with the first step, and complete with the last one.
+    pub summary: Option<Box<TurnSummary>>,
     /// The answer for retries with the same idempotency key; with the last step.
     pub answer: Option<(IdempotencyKey, Option<Answer>)>,
 }
@@ -213,9 +216,13 @@ pub trait TurnStore: Send + Sync {
     fn write<'a>(&'a self, scope: &'a Scope, write: Arc<TurnWrite>) -> Stored<'a, WriteOutcome>;
 
     /// Adds data of a lost write to a response that was ended from outside while its turn ran: its model calls, unless the
-    /// response has some, and, if the response was cancelled, its output, usage and provenance, unless it has those. No effect
+    /// response has some, its summary, and, if the response was cancelled, its output, usage and provenance, unless it has those. No effect
     /// unless the response exists and has ended.
     fn add_unfinished<'a>(&'a self, scope: &'a Scope, lost: Arc<TurnWrite>) -> Stored<'a, ()>;
+
+    /// Adds turns that are not stored to the list of turns and to the usage, in one transaction. A turn that is in the list
+    /// already is not added again.
+    fn add_summaries(&self, summaries: Vec<TurnSummary>) -> Stored<'_, ()>;
 
     /// Claims an idempotency key for this process.
     fn claim<'a>(

@@ -28,7 +28,7 @@ impl Narrow {
 
     fn candidate(self: &Arc<Self>, context_window: Option<u64>) -> Candidate {
         let model = Arc::clone(self) as Arc<dyn Model>;
-        Candidate { upstream: "u".to_owned(), model, name: "m".to_owned(), context_window }
+        Candidate { upstream: "u".to_owned(), model, name: "m".to_owned(), context_window, price: None }
     }
 
     /// The first word of every message of every prompt that it was sent.
@@ -88,7 +88,9 @@ fn conversation(turns: usize, truncation: &str) -> String {
 async fn asked(model: &Arc<Narrow>, window: Option<u64>, body: &str) -> Result<Vec<String>, Fault> {
     let (engine, _) = engine(1);
     let run = start(&engine, &[model.candidate(window)], body, Delivery::Whole, false).await?;
-    Ok(run.losses().iter().map(ToString::to_string).collect())
+    let losses = run.losses().iter().map(ToString::to_string).collect();
+    run.finish().await?;
+    Ok(losses)
 }
 
 #[tokio::test]

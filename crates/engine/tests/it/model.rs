@@ -236,7 +236,15 @@ pub(crate) fn engine_with(store: Arc<dyn Store>, admission: Admission, process: 
         upload_bytes: 1024 * 1024,
         tools,
     };
-    Engine::new(settings, admission, Arc::new(StandingClock), Arc::new(Found), store, ProcessId(process))
+    Engine::new(
+        settings,
+        admission,
+        Arc::new(StandingClock),
+        Arc::new(Found),
+        store,
+        ProcessId(process),
+        Arc::new(amalgam_core::NoObserver),
+    )
 }
 
 pub(crate) fn engine(room: usize) -> (Engine, Admission) {
@@ -253,6 +261,7 @@ pub(crate) fn candidate(model: &Arc<Scripted>) -> Candidate {
         model: Arc::clone(model) as Arc<dyn Model>,
         name: "m".to_owned(),
         context_window: None,
+        price: None,
     }
 }
 
@@ -285,6 +294,7 @@ pub(crate) async fn start_kept(
     let ask = Box::new(TurnStart {
         identity: &identity,
         storage: keep.map(|keep| keep(&settings)),
+        origin: amalgam_core::TurnOrigin::default(),
         resumes_after: None,
         settings,
         call: ModelCall {

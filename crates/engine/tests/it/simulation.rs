@@ -133,7 +133,15 @@ fn engine(setup: &Setup, world: &Arc<World>, process: amalgam_core::store::Proce
     };
     let store: Arc<dyn Store> = Arc::new(SimStore(Arc::clone(world)));
     let clock = Arc::clone(world) as Arc<dyn Clock>;
-    Engine::new(settings, Admission::new(1), clock, Arc::new(NoAddress), store, process)
+    Engine::new(
+        settings,
+        Admission::new(1),
+        clock,
+        Arc::new(NoAddress),
+        store,
+        process,
+        Arc::new(amalgam_core::NoObserver),
+    )
 }
 
 /// The turn from its caller's side.
@@ -149,6 +157,7 @@ async fn run_to_the_end(setup: &Arc<Setup>, world: &Arc<World>, engine: &Engine)
         model: Arc::new(speaker) as Arc<dyn Model>,
         name: "m".to_owned(),
         context_window: None,
+        price: None,
     };
     let choice = if setup.required { r#","tool_choice":"required""# } else { "" };
     let most = setup.output_tokens.map_or_else(String::new, |most| format!(r#","max_output_tokens":{most}"#));

@@ -65,6 +65,7 @@ impl Tooled<'_> {
         let ask = Box::new(TurnStart {
             identity: &self.identity,
             storage: self.keep.map(|keep| keep(&settings, self.delivery == Delivery::Stream)),
+            origin: amalgam_core::TurnOrigin::default(),
             resumes_after: None,
             settings,
             call: ModelCall {

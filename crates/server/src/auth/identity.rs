@@ -45,7 +45,7 @@ impl Identity {
             Some(user) => (Arc::from(user.as_str()), ActsFor::OwnUser),
             None => (format!("{KEY_OWNER}{}", key.id).into(), ActsFor::AnyUser),
         };
-        let scope = authenticated(tenant, user, key.rights);
+        let scope = authenticated(tenant, user, key.rights).with_key(Some(key.id.as_str().into()));
         Self { scope, acts_for, key_id: Some(key.id.clone()), expires_at_ms: key.expires_at_ms }
     }
 
@@ -127,7 +127,8 @@ fn authenticated(tenant: &TenantRecord, user: Arc<str>, rights: Rights) -> Scope
 
 #[expect(clippy::disallowed_methods, reason = "this is authentication")]
 fn named(scope: &Scope, user: &str) -> Scope {
-    let named = Scope::authenticated(scope.tenant_id(), user, scope.state(), scope.rights());
+    let named =
+        Scope::authenticated(scope.tenant_id(), user, scope.state(), scope.rights()).with_key(scope.key_id().cloned());
     if scope.has_credential() { named } else { named.without_credential() }
 }
 

@@ -104,6 +104,7 @@ impl Turn {
             end: None,
             transcripts: Vec::new(),
             raw_answer: None,
+            summary: None,
             tools: Vec::new(),
             approvals: Vec::new(),
             session: None,

@@ -5,7 +5,7 @@ use amalgam_core::{
     store::{
         AppendOutcome, Approval, BankOf, BankStore, BankTool, Conversation, ConversationItem, ConversationStore,
         Decision, DecisionOutcome, KeyRecord, Listing, NewItem, NewKey, Page, Stored, TenancyStore, TenantChange,
-        TenantRecord, ToolStatistics,
+        TenantRecord, ToolStatistics, TurnCursor, TurnFilter, TurnPage, TurnsOf, UsageQuery, UsageStore, UsageSums,
     },
 };
 use amalgam_protocol::Json;
@@ -160,6 +160,20 @@ impl TenancyStore for SimStore {
     }
 
     fn remember<'a>(&'a self, _: Operator, _: &'a str, _: &'a str, _: bool) -> Stored<'a, String> {
+        nobody_asks()
+    }
+}
+
+impl UsageStore for SimStore {
+    fn turns<'a>(&'a self, _: TurnsOf<'a>, _: TurnFilter, _: Option<TurnCursor>, _: usize) -> Stored<'a, TurnPage> {
+        nobody_asks()
+    }
+
+    fn usage<'a>(&'a self, _: TurnsOf<'a>, _: UsageQuery) -> Stored<'a, Vec<UsageSums>> {
+        nobody_asks()
+    }
+
+    fn response_of_request<'a>(&'a self, _: Admin<'a>, _: &'a str) -> Stored<'a, Option<String>> {
         nobody_asks()
     }
 }

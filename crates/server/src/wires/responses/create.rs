@@ -6,7 +6,7 @@ use amalgam_app::{
     idempotency,
     turns::{self, TurnRequest},
 };
-use amalgam_core::Scope;
+use amalgam_core::{Scope, Wire};
 use amalgam_protocol::ResponseParameters;
 use axum::{
     Extension,
@@ -33,7 +33,7 @@ pub(super) async fn create(
     let (head, body) = read_json(request, app.whole_body(), &app.memory).await?;
     let strict = is_strict(&head.headers);
     let depth = app.limits.json_depth;
-    let turn = |identity, parameters| TurnRequest { strict, ..TurnRequest::new(identity, parameters) };
+    let turn = |identity, parameters| TurnRequest { strict, ..TurnRequest::new(Wire::Responses, identity, parameters) };
     let replied = match idempotency_key(&head.headers)? {
         None => {
             let parameters = ResponseParameters::parse(&body, depth).map_err(amalgam_core::Fault::from)?;

@@ -18,7 +18,7 @@ use std::{
 };
 
 use amalgam_app::turns::{HeadDue, TurnRequest, begin, head_or_start};
-use amalgam_core::{Fault, FaultKind, Scope, array_of};
+use amalgam_core::{Fault, FaultKind, Scope, Wire, array_of};
 use amalgam_engine::{Announcement, EarlyEvents};
 use amalgam_protocol::{EventBatch, ResponseParameters};
 use axum::{
@@ -192,7 +192,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 connection: Some(&*responses),
                 generate: create.generate,
                 announcement: Some(announcement),
-                ..TurnRequest::new(identity, ResponseParameters::parse(&create.body, depth)?)
+                ..TurnRequest::new(Wire::Responses, identity, ResponseParameters::parse(&create.body, depth)?)
             };
             let running = begin(app, &scope, turn).await?.running()?;
             // A turn starts only once.

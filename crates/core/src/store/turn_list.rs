@@ -1,0 +1,253 @@
+//! Turns as lists and usage show them: without content.
+
+use super::{Stored, agents::Within};
+use crate::{
+    scope::{Admin, Operator},
+    turn_summary::{Cost, TokenSums, Wire},
+};
+
+/// The tenants whose turns are listed.
+#[derive(Debug, Clone, Copy)]
+pub enum TurnsOf<'a> {
+    /// One tenant.
+    Tenant(Within<'a>),
+    /// All tenants.
+    All(Operator),
+}
+
+/// Which turns are listed. A field that is not set does not restrict the list.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct TurnFilter {
+    /// The key of the caller.
+    pub key_id: Option<String>,
+    /// The owner.
+    pub user: Option<String>,
+    /// The API.
+    pub wire: Option<Wire>,
+    /// The session.
+    pub session_id: Option<String>,
+    /// The profile.
+    pub profile: Option<String>,
+    /// The model, as it was requested or as the upstream knows it.
+    pub model: Option<String>,
+    /// The upstream.
+    pub upstream: Option<String>,
+    /// The name of a server-run tool.
+    pub tool: Option<String>,
+    /// The status.
+    pub status: Option<String>,
+    /// The code of the error.
+    pub error: Option<String>,
+    /// The request id.
+    pub request_id: Option<String>,
+    /// Text of its input or output.
+    pub text: Option<String>,
+    /// Created at this time or later, in milliseconds since 1970.
+    pub from_ms: Option<u64>,
+    /// Created before this time.
+    pub to_ms: Option<u64>,
+    /// Lasted at least so many milliseconds.
+    pub min_duration_ms: Option<u64>,
+    /// Cost at least this much.
+    pub min_cost: Option<Cost>,
+}
+
+/// A turn of a list.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ListedTurn {
+    /// The tenant.
+    pub tenant_id: i64,
+    /// `resp_…`
+    pub response_id: String,
+    /// The request id.
+    pub request_id: Option<String>,
+    /// The key of the caller.
+    pub key_id: Option<String>,
+    /// The owner.
+    pub user: String,
+    /// The API.
+    pub wire: Wire,
+    /// The session.
+    pub session_id: Option<String>,
+    /// The profile.
+    pub profile: Option<String>,
+    /// The model that was asked for.
+    pub requested_model: String,
+    /// The upstream of the last model call.
+    pub upstream: Option<String>,
+    /// The model of the last model call, as the upstream knows it.
+    pub model: Option<String>,
+    /// The status.
+    pub status: String,
+    /// The code of the error.
+    pub error: Option<String>,
+    /// Milliseconds since 1970.
+    pub created_at_ms: u64,
+    /// Milliseconds since 1970; none while it runs.
+    pub ended_at_ms: Option<u64>,
+    /// Milliseconds until its first output.
+    pub first_token_ms: Option<u64>,
+    /// The tokens.
+    pub tokens: TokenSums,
+    /// The cost; none if it is unknown.
+    pub cost: Option<Cost>,
+    /// Model calls.
+    pub calls: u64,
+    /// Further attempts of model calls.
+    pub retries: u64,
+    /// Losses of the translation.
+    pub losses: u64,
+    /// The names of server-run tools.
+    pub tools: Vec<String>,
+    /// Whether its content is stored.
+    pub stored: bool,
+}
+
+/// A position in the list of turns, which is sorted by time, the newest first.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TurnCursor {
+    /// Milliseconds since 1970.
+    pub created_at_ms: u64,
+    /// `resp_…`; empty for a position before all turns of that millisecond.
+    pub response_id: String,
+}
+
+/// A part of the list of turns.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TurnPage {
+    /// The newest first.
+    pub turns: Vec<ListedTurn>,
+    /// Where the list continues; none at its end. A page may be short, or empty, before the end: one request looks at a bounded
+    /// number of turns.
+    pub next: Option<TurnCursor>,
+}
+
+/// What usage is grouped by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum UsageGroup {
+    /// The tenant.
+    Tenant,
+    /// The key.
+    Key,
+    /// The user.
+    User,
+    /// The API.
+    Wire,
+    /// The profile.
+    Profile,
+    /// The upstream.
+    Upstream,
+    /// The model, as the upstream knows it.
+    Model,
+    /// The day, in UTC.
+    Day,
+    /// The hour, in UTC.
+    Hour,
+}
+
+impl UsageGroup {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Tenant,
+        Self::Key,
+        Self::User,
+        Self::Wire,
+        Self::Profile,
+        Self::Upstream,
+        Self::Model,
+        Self::Day,
+        Self::Hour,
+    ];
+
+    /// The name in requests and answers.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tenant => "tenant",
+            Self::Key => "key",
+            Self::User => "user",
+            Self::Wire => "door",
+            Self::Profile => "profile",
+            Self::Upstream => "upstream",
+            Self::Model => "model",
+            Self::Day => "day",
+            Self::Hour => "hour",
+        }
+    }
+
+    /// The group with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|group| group.name() == name)
+    }
+}
+
+/// Which usage is summed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct UsageQuery {
+    /// The first hour, in hours since 1970.
+    pub from_hour: u64,
+    /// The hour after the last one.
+    pub to_hour: u64,
+    /// The groups, in order.
+    pub group_by: Vec<UsageGroup>,
+    /// Only of this key.
+    pub key_id: Option<String>,
+    /// Only of this user.
+    pub user: Option<String>,
+    /// Only of this model.
+    pub model: Option<String>,
+}
+
+/// The usage of one group.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct UsageSums {
+    /// The value of each group, in the order of the query. Hours and days are numbers since 1970.
+    pub group: Vec<String>,
+    /// Turns that have ended.
+    pub turns: u64,
+    /// Of those, turns that failed.
+    pub failed_turns: u64,
+    /// Model calls.
+    pub calls: u64,
+    /// Calls with tokens whose price is unknown.
+    pub unpriced_calls: u64,
+    /// The tokens.
+    pub tokens: TokenSums,
+    /// The cost of the calls whose price is known.
+    pub cost: Cost,
+}
+
+impl UsageSums {
+    /// Adds the sums of another group.
+    pub fn add(&mut self, other: &Self) {
+        self.turns += other.turns;
+        self.failed_turns += other.failed_turns;
+        self.calls += other.calls;
+        self.unpriced_calls += other.unpriced_calls;
+        self.tokens = TokenSums {
+            input: self.tokens.input + other.tokens.input,
+            cached_input: self.tokens.cached_input + other.tokens.cached_input,
+            cache_write: self.tokens.cache_write + other.tokens.cache_write,
+            output: self.tokens.output + other.tokens.output,
+            reasoning: self.tokens.reasoning + other.tokens.reasoning,
+        };
+        self.cost = self.cost.plus(other.cost);
+    }
+}
+
+/// Lists of turns, and usage.
+pub trait UsageStore: Send + Sync {
+    /// A page of the list of turns.
+    fn turns<'a>(
+        &'a self,
+        of: TurnsOf<'a>,
+        filter: TurnFilter,
+        after: Option<TurnCursor>,
+        limit: usize,
+    ) -> Stored<'a, TurnPage>;
+
+    /// The sums of usage, by group.
+    fn usage<'a>(&'a self, of: TurnsOf<'a>, query: UsageQuery) -> Stored<'a, Vec<UsageSums>>;
+
+    /// The response of the request with this id, the newest if several have it.
+    fn response_of_request<'a>(&'a self, admin: Admin<'a>, request_id: &'a str) -> Stored<'a, Option<String>>;
+}

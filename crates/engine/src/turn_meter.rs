@@ -1,0 +1,108 @@
+//! Counts what a turn used, and hands its summary to the store and to the observer.
+
+use std::sync::Arc;
+
+use amalgam_core::{FaultKind, Scope, TurnOrigin, TurnSummary};
+use amalgam_protocol::{ErrorObject, Status};
+
+use crate::{
+    call_record::{CallRecord, MeteredCalls},
+    partial_usage::UncountedCall,
+    run::Identity,
+    running_turns::RunningTurns,
+};
+
+/// Counts what one turn used. It reports once; a turn that another process continues is not reported here.
+#[derive(Clone)]
+pub(crate) struct TurnMeter {
+    running: Arc<RunningTurns>,
+    call_record: CallRecord,
+    /// The summary of the running turn, without its calls.
+    summary: Box<TurnSummary>,
+}
+
+/// How a turn ended.
+pub(crate) struct MeteredEnd<'a> {
+    pub(crate) status: Status,
+    pub(crate) error: Option<&'a ErrorObject>,
+    pub(crate) losses: usize,
+    pub(crate) ended_at_ms: u64,
+}
+
+impl TurnMeter {
+    pub(crate) fn new(
+        running: &Arc<RunningTurns>,
+        call_record: CallRecord,
+        scope: &Scope,
+        identity: &Identity,
+        origin: TurnOrigin,
+        stored: bool,
+    ) -> Self {
+        let summary = TurnSummary {
+            response_id: identity.response_id.clone(),
+            tenant_id: scope.tenant_id(),
+            user: Arc::clone(scope.user_id()),
+            origin,
+            status: Status::InProgress,
+            error: None,
+            created_at_ms: identity.created_at_ms,
+            ended_at_ms: None,
+            first_token_ms: None,
+            calls: Vec::new(),
+            tools: Vec::new(),
+            losses: 0,
+            stored,
+        };
+        Self { running: Arc::clone(running), call_record, summary: Box::new(summary) }
+    }
+
+    /// The summary of the running turn.
+    pub(crate) fn begun(&self) -> Box<TurnSummary> {
+        self.summary.clone()
+    }
+
+    /// The summary of the ended turn, with these calls.
+    pub(crate) fn ended(&self, end: &MeteredEnd<'_>, calls: MeteredCalls) -> Box<TurnSummary> {
+        let MeteredCalls { calls, tools } = calls;
+        let calls: Vec<_> = calls.into_iter().map(|metered| metered.summary).collect();
+        let first_output_at = calls.iter().find_map(|call| Some(call.asked_at_ms + call.first_token_ms?));
+        Box::new(TurnSummary {
+            status: end.status,
+            error: end.error.map(|error| error.code.clone().unwrap_or_else(|| error.kind.to_string())),
+            ended_at_ms: Some(end.ended_at_ms),
+            first_token_ms: first_output_at.map(|at| at.saturating_sub(self.summary.created_at_ms)),
+            calls,
+            tools,
+            losses: u32::try_from(end.losses).unwrap_or(u32::MAX),
+            ..(*self.summary).clone()
+        })
+    }
+
+    /// Takes the calls so far.
+    pub(crate) fn take_calls(&self) -> MeteredCalls {
+        self.call_record.take_metered()
+    }
+
+    /// Reports a turn that is not stored: to the observer, and to the list of turns and the usage.
+    pub(crate) fn report_unstored(self, end: MeteredEnd<'_>, uncounted: Option<UncountedCall>) {
+        let mut calls = self.take_calls();
+        let Some(uncounted) = uncounted else {
+            return self.running.report_unstored(*self.ended(&end, calls));
+        };
+        let (status, error, losses, ended_at_ms) = (end.status, end.error.cloned(), end.losses, end.ended_at_ms);
+        let running = Arc::clone(&self.running);
+        running.tasks.spawn(async move {
+            calls.add_usage(uncounted.count().await);
+            let end = MeteredEnd { status, error: error.as_ref(), losses, ended_at_ms };
+            self.running.report_unstored(*self.ended(&end, calls));
+        });
+    }
+}
+
+/// The status of a turn that ended with a fault.
+pub(crate) fn status_of(kind: FaultKind) -> Status {
+    match kind {
+        FaultKind::Cancelled => Status::Cancelled,
+        _ => Status::Failed,
+    }
+}

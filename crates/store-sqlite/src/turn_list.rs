@@ -1,0 +1,79 @@
+//! The list of turns and the usage, as turns write them.
+
+use amalgam_core::{Operator, Scope, TurnSummary};
+use amalgam_store::{
+    TenantKey, statements,
+    turn_list::{ADD_USAGE, PUT_TURN, turn_values, usage_rows},
+};
+
+use super::{
+    failure::SqliteFailure,
+    query::{Database, int},
+};
+
+statements! {
+    /// A turn of a process that is gone.
+    TenantSql FAIL_TURN = "
+        UPDATE turns SET status = 'failed', error = 'server_error', ended_at = ?4
+        WHERE tenant_id = ?1 AND created_at = ?2 AND response_id = ?3 AND ended_at IS NULL";
+    /// A turn that was cancelled before a process ran it.
+    UserSql CANCEL_QUEUED_TURN = "
+        UPDATE turns SET status = 'cancelled', ended_at = ?5
+        WHERE tenant_id = ?1 AND user_id = ?2 AND created_at = ?3 AND response_id = ?4 AND status = 'queued'
+            AND ended_at IS NULL";
+    OperatorSql OLD_TURNS = "
+        DELETE FROM turns WHERE (tenant_id, created_at, response_id) IN (
+            SELECT tenant_id, created_at, response_id FROM turns
+            WHERE tenant_id = ?1 AND created_at < ?2 AND ended_at IS NOT NULL LIMIT ?3
+        )";
+    OperatorSql TENANTS = "SELECT id FROM tenants";
+}
+
+/// Adds a turn to the list, or ends it there. When it ends, it is counted in the usage.
+pub(super) fn put(database: Database<'_>, turn: &TurnSummary) -> Result<(), SqliteFailure> {
+    let changed = database.bind_values(PUT_TURN.into(), &turn_values(turn), &[])?.run()?;
+    if changed == 1 && turn.ended_at_ms.is_some() {
+        for row in usage_rows(turn) {
+            database.bind_values(ADD_USAGE.into(), &row.values(), &[])?.run()?;
+        }
+    }
+    Ok(())
+}
+
+/// Ends a turn whose process is gone. What its model calls used is not known.
+pub(super) fn fail(
+    database: Database<'_>,
+    tenant: TenantKey,
+    created_at: i64,
+    response_id: &str,
+    now_ms: u64,
+) -> Result<(), SqliteFailure> {
+    database.tenant(tenant, FAIL_TURN, &[&created_at, &response_id, &int(now_ms)?])?.run().map(drop)
+}
+
+/// Ends a turn that was cancelled while it waited in the queue. A process that runs a turn ends it itself, with its usage.
+pub(super) fn cancel_queued(
+    database: Database<'_>,
+    scope: &Scope,
+    created_at_ms: u64,
+    response_id: &str,
+    now_ms: u64,
+) -> Result<(), SqliteFailure> {
+    let params: [&dyn rusqlite::ToSql; 3] = [&int(created_at_ms)?, &response_id, &int(now_ms)?];
+    database.user(scope, CANCEL_QUEUED_TURN, &params)?.run().map(drop)
+}
+
+/// Deletes old turns from the list, at most so many of each tenant. The usage stays.
+pub(super) fn prune(
+    database: Database<'_>,
+    operator: Operator,
+    before: i64,
+    at_once: i64,
+) -> Result<u64, SqliteFailure> {
+    let tenants: Vec<i64> = database.operator(operator, TENANTS, &[])?.all(|row| Ok(row.get(0)?))?;
+    let mut rows = 0;
+    for tenant_id in tenants {
+        rows += database.operator(operator, OLD_TURNS, &[&tenant_id, &before, &at_once])?.run()?;
+    }
+    Ok(rows)
+}
