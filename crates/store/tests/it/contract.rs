@@ -22,6 +22,7 @@ pub(crate) mod sessions;
 pub(crate) mod steps;
 pub(crate) mod tenancy;
 pub(crate) mod threads;
+pub(crate) mod turn_list;
 pub(crate) mod uploads;
 pub(crate) mod waiting;
 
@@ -66,6 +67,16 @@ macro_rules! contract {
             isolation {
                 what_is_foreign_looks_missing
                 ids_that_look_like_statements_are_only_ids
+            }
+            turn_list {
+                a_turn_is_listed_while_it_runs_and_counted_when_it_ends
+                a_turn_that_is_written_twice_is_counted_once
+                a_turn_that_was_cancelled_from_outside_counts_with_what_it_used
+                a_turn_of_a_dead_process_is_listed_as_failed
+                a_turn_that_was_cancelled_while_it_waited_is_listed_as_cancelled
+                turns_are_found_by_every_filter
+                pages_of_turns_have_no_gaps_and_no_repetitions
+                the_usage_is_the_sum_of_the_turns_that_were_written_at_once
             }
             claims {
                 a_key_is_worked_on_once_and_answered_the_same
