@@ -44,6 +44,16 @@ pub(crate) enum Command {
     Courses(cmd::courses::CoursesArgs),
     /// Import, list, search and delete a tenant's knowledge
     Knowledge(cmd::knowledge::KnowledgeArgs),
+    /// List, show and follow turns
+    Turns(cmd::turns::TurnsArgs),
+    /// Print turns, tokens and cost by tenant, key, user, model and more
+    Usage(cmd::usage::UsageArgs),
+    /// List and show the threads of a tenant's users
+    Sessions(cmd::sessions::SessionsArgs),
+    /// Print the assistant settings of tenants
+    Configs(cmd::configs::ConfigsArgs),
+    /// List and show the profiles of a tenant's assistants
+    Profiles(cmd::profiles::ProfilesArgs),
     /// Chat with a tenant's assistant
     Chat(cmd::chat::ChatArgs),
     /// Migrate the store's schema to this version

@@ -17,6 +17,22 @@ pub(crate) fn table<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -
     [line(headings)].into_iter().chain(rows).collect::<Vec<_>>().join("\n")
 }
 
+/// The same for tables whose columns are known only when they are printed.
+pub(crate) fn columns(headings: &[&str], rows: &[Vec<String>]) -> String {
+    let cell = |row: &[String], column: usize| row.get(column).cloned().unwrap_or_default();
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| cell(row, column).chars().count());
+        cells.chain([headings.get(column).map_or(0, |heading| heading.len())]).max().unwrap_or_default()
+    };
+    let line = |cells: Vec<String>| {
+        let padded = cells.iter().enumerate().map(|(column, cell)| format!("{cell:width$}", width = width(column)));
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    let rows = rows.iter().map(|row| line((0..headings.len()).map(|column| cell(row, column)).collect()));
+    let headings = line(headings.iter().map(|&heading| heading.to_owned()).collect());
+    [headings].into_iter().chain(rows).collect::<Vec<_>>().join("\n")
+}
+
 /// A time as `2026-01-31 12:00` in UTC; a dash for none or for one out of range.
 pub(crate) fn moment(at_ms: Option<u64>) -> String {
     let Some(at_ms) = at_ms else { return "-".to_owned() };

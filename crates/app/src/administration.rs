@@ -19,7 +19,9 @@ pub mod seeding;
 pub mod sessions;
 pub mod tenants;
 pub mod tool_bank;
+pub mod turn_list;
 pub mod turns;
+pub mod usage;
 
 use amalgam_core::Store;
 

@@ -11,6 +11,7 @@ mod queue;
 mod reply;
 mod request;
 pub(crate) mod rules;
+mod stored_responses;
 mod tools;
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
@@ -38,6 +39,8 @@ pub use queue::QueueRunner;
 pub use reply::{EventStream, ReplyBody, ReplyHead, TurnReply, follow, respond};
 pub(crate) use reply::{StartFuture, opening, reply, reply_detached};
 pub use request::{HistorySource, OfferedTools, ShownParameters, TurnPolicy, TurnRequest};
+pub(crate) use stored_responses::cursor;
+pub use stored_responses::stored_responses;
 
 /// The maximum age of unwritten frames. A caller that is connected reads its frames directly; followers wait for the
 /// store.

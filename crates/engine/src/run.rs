@@ -4,7 +4,7 @@ use std::{collections::HashSet, pin::pin, sync::Arc, time::Duration};
 
 use amalgam_core::{
     BoxFuture, Clock, Delivery, Emitter, Fault, FaultKind, Fetch, Ids, Loss, ModelEvent, ModelStream, Start, Stem,
-    Store, StoreError, TurnObserver, TurnOrigin,
+    Store, StoreError, TurnObserver, TurnOrigin, TurnSummary,
     store::{Ending, ProcessId, WriteOutcome},
 };
 use amalgam_protocol::{Provenance, ResponseSettings, Status};
@@ -22,7 +22,7 @@ use crate::{
     partial_usage::SentRequest,
     recorder::{self, Recorder, TurnStorage},
     rounds::{PendingModelCall, Rounds, ToolPhase},
-    running_turns::RunningTurns,
+    running_turns::{ListedUntilDropped, RunningTurns},
     turn_meter::{MeteredEnd, TurnMeter, status_of},
     turn_tools::{ToolLimits, TurnTools},
     upstream_state::UpstreamState,
@@ -120,6 +120,8 @@ pub struct Run {
     pub(crate) recorder: Option<Box<Recorder>>,
     /// Reports the end of a turn that is not stored, once.
     pub(crate) meter: Option<TurnMeter>,
+    /// Lists the turn as running.
+    _listed: Option<ListedUntilDropped>,
     /// The current model call.
     pub(crate) call_record: CallRecord,
     /// For a turn from the background queue, the number of events sent before it ran.
@@ -161,6 +163,11 @@ impl Engine {
     /// The number of turns that run now.
     pub fn in_flight(&self) -> usize {
         self.admission.in_flight()
+    }
+
+    /// The turns that run in this process, stored or not.
+    pub fn running_turns(&self) -> Vec<TurnSummary> {
+        self.running.summaries()
     }
 
     /// The id of this process in the store.
@@ -220,6 +227,7 @@ impl Engine {
             std::mem::take(&mut start.origin),
             start.storage.is_some(),
         ));
+        let listed = meter.as_ref().map(TurnMeter::list);
         let mut recorder = start.storage.take().zip(meter.clone()).map(|(storage, meter)| {
             Box::new(Recorder::new(Arc::clone(&self.running), response_id.clone(), storage, call_record.clone(), meter))
         });
@@ -333,6 +341,7 @@ impl Engine {
             model,
             recorder,
             meter,
+            _listed: listed,
             call_record,
             resumed_after,
             has_output: false,

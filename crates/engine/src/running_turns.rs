@@ -26,6 +26,8 @@ pub(crate) struct RunningTurns {
     pub(crate) unstored: UnstoredTurns,
     /// Turns of this process that have not ended.
     running: Mutex<HashMap<String, RunningTurn>>,
+    /// The summaries of all running turns, stored or not.
+    summaries: Mutex<HashMap<String, Arc<TurnSummary>>>,
     /// Notified when one of them has ended.
     unregistered: Notify,
     /// Turns taken from the background queue and not given back, whether or not they have started.
@@ -62,6 +64,7 @@ impl RunningTurns {
             observer,
             unstored: UnstoredTurns::default(),
             running: Mutex::default(),
+            summaries: Mutex::default(),
             unregistered: Notify::new(),
             taken: Arc::default(),
             queueing: Arc::default(),
@@ -81,6 +84,18 @@ impl RunningTurns {
             true => Err(StoreError::Unavailable("it was unavailable at the last heartbeat".to_owned()).into()),
             false => Ok(()),
         }
+    }
+
+    /// Lists a running turn until the guard is dropped.
+    pub(crate) fn list(self: &Arc<Self>, summary: Arc<TurnSummary>) -> ListedUntilDropped {
+        let response_id = summary.response_id.clone();
+        lock(&self.summaries).insert(response_id.clone(), summary);
+        ListedUntilDropped { running: Arc::clone(self), response_id }
+    }
+
+    /// The running turns of this process.
+    pub(crate) fn summaries(&self) -> Vec<TurnSummary> {
+        lock(&self.summaries).values().map(|summary| TurnSummary::clone(summary)).collect()
     }
 
     /// Reports the end of a turn that is not stored.
@@ -156,6 +171,18 @@ impl RunningTurns {
 
     fn running(&self) -> MutexGuard<'_, HashMap<String, RunningTurn>> {
         lock(&self.running)
+    }
+}
+
+/// Removes a turn from the list of running ones when it is dropped.
+pub(crate) struct ListedUntilDropped {
+    running: Arc<RunningTurns>,
+    response_id: String,
+}
+
+impl Drop for ListedUntilDropped {
+    fn drop(&mut self) {
+        lock(&self.running.summaries).remove(&self.response_id);
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{
     call_record::{CallRecord, MeteredCalls},
     partial_usage::UncountedCall,
     run::Identity,
-    running_turns::RunningTurns,
+    running_turns::{ListedUntilDropped, RunningTurns},
 };
 
 /// Counts what one turn used. It reports once; a turn that another process continues is not reported here.
@@ -18,7 +18,7 @@ pub(crate) struct TurnMeter {
     running: Arc<RunningTurns>,
     call_record: CallRecord,
     /// The summary of the running turn, without its calls.
-    summary: Box<TurnSummary>,
+    summary: Arc<TurnSummary>,
 }
 
 /// How a turn ended.
@@ -53,12 +53,17 @@ impl TurnMeter {
             losses: 0,
             stored,
         };
-        Self { running: Arc::clone(running), call_record, summary: Box::new(summary) }
+        Self { running: Arc::clone(running), call_record, summary: Arc::new(summary) }
     }
 
     /// The summary of the running turn.
     pub(crate) fn begun(&self) -> Box<TurnSummary> {
-        self.summary.clone()
+        Box::new(TurnSummary::clone(&self.summary))
+    }
+
+    /// Lists the turn as running until the guard is dropped.
+    pub(crate) fn list(&self) -> ListedUntilDropped {
+        self.running.list(Arc::clone(&self.summary))
     }
 
     /// The summary of the ended turn, with these calls.

@@ -17,8 +17,15 @@ use super::{
 
 statements! {
     UserSql DELETE_HEAD = "
-        DELETE FROM responses WHERE tenant_id = $1 AND user_id = $2 AND stem = $3 AND id = $4
-        RETURNING chain, position, pg_notify('amalgam_changed', id)::text";
+        WITH deleted AS (
+            DELETE FROM responses WHERE tenant_id = $1 AND user_id = $2 AND stem = $3 AND id = $4
+            RETURNING chain, position, id, created_at
+        ), listed AS (
+            UPDATE turns SET stored = false FROM deleted
+            WHERE turns.tenant_id = $1 AND turns.user_id = $2 AND turns.created_at = deleted.created_at
+                AND turns.response_id = deleted.id
+        )
+        SELECT chain, position, pg_notify('amalgam_changed', id)::text FROM deleted";
     UserSql DELETE_EVENTS = "DELETE FROM stream_events WHERE tenant_id = $1 AND user_id = $2 AND response_id = $3";
     /// The calls of these responses, but not what the calls of others build on.
     UserSql DELETE_TRANSCRIPTS = "

@@ -55,7 +55,7 @@ statements! {
         SELECT raw_answer FROM responses WHERE tenant_id = ?1 AND user_id = ?2 AND stem = ?3 AND id = ?4";
     UserSql FORGET_HEAD = "
         DELETE FROM responses WHERE tenant_id = ?1 AND user_id = ?2 AND stem = ?3 AND id = ?4
-        RETURNING place";
+        RETURNING place, created_at";
     UserSql FORGET_EVENTS = "DELETE FROM stream_events WHERE tenant_id = ?1 AND user_id = ?2 AND response_id = ?3";
     UserSql ITEM_OF_ANY_CONVERSATION = "
         SELECT item FROM conversation_items WHERE tenant_id = ?1 AND user_id = ?2 AND id = ?3";
@@ -258,9 +258,11 @@ pub(super) fn forget(
     id: &str,
 ) -> Result<bool, SqliteFailure> {
     let database = transaction.database;
-    let place =
-        database.user(scope, FORGET_HEAD, &[&stem.as_str(), &id])?.first(|row| Ok(ItemPosition(row.get(0)?)))?;
-    let Some(place) = place else { return Ok(false) };
+    let place = database
+        .user(scope, FORGET_HEAD, &[&stem.as_str(), &id])?
+        .first(|row| Ok((ItemPosition(row.get(0)?), row.get(1)?)))?;
+    let Some((place, created_at)) = place else { return Ok(false) };
+    turn_list::forget_content(database, scope, created_at, id)?;
     database.user(scope, FORGET_EVENTS, &[&id])?.run()?;
     journal::forget(database, scope, id)?;
     session_queue::release(transaction, scope, id, Some(&deleted_record()))?;

@@ -21,6 +21,9 @@ statements! {
         UPDATE turns SET status = 'cancelled', ended_at = ?5
         WHERE tenant_id = ?1 AND user_id = ?2 AND created_at = ?3 AND response_id = ?4 AND status = 'queued'
             AND ended_at IS NULL";
+    /// The content of a turn was deleted.
+    UserSql FORGET_CONTENT = "
+        UPDATE turns SET stored = 0 WHERE tenant_id = ?1 AND user_id = ?2 AND created_at = ?3 AND response_id = ?4";
     OperatorSql OLD_TURNS = "
         DELETE FROM turns WHERE (tenant_id, created_at, response_id) IN (
             SELECT tenant_id, created_at, response_id FROM turns
@@ -61,6 +64,16 @@ pub(super) fn cancel_queued(
 ) -> Result<(), SqliteFailure> {
     let params: [&dyn rusqlite::ToSql; 3] = [&int(created_at_ms)?, &response_id, &int(now_ms)?];
     database.user(scope, CANCEL_QUEUED_TURN, &params)?.run().map(drop)
+}
+
+/// Notes that the content of a turn was deleted. The turn stays in the list until the retention ends.
+pub(super) fn forget_content(
+    database: Database<'_>,
+    scope: &Scope,
+    created_at: i64,
+    response_id: &str,
+) -> Result<(), SqliteFailure> {
+    database.user(scope, FORGET_CONTENT, &[&created_at, &response_id])?.run().map(drop)
 }
 
 /// Deletes old turns from the list, at most so many of each tenant. The usage stays.

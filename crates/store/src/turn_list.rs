@@ -75,6 +75,7 @@ shared_statements! {
             AND (CAST($16 AS text) IS NULL OR request_id = $16)
             AND (CAST($17 AS bigint) IS NULL OR ended_at - created_at >= $17)
             AND (CAST($18 AS bigint) IS NULL OR cost >= $18)
+            AND (CAST($20 AS bigint) IS NULL OR CASE WHEN stored THEN 1 ELSE 0 END = $20)
         ORDER BY created_at DESC, response_id DESC LIMIT $19";
     /// The last of the turns that a page looked at, if there were so many.
     TenantSql LAST_LOOKED_AT = "
@@ -231,6 +232,10 @@ impl<E: SqlEngine> UsageStore for SqlStore<E> {
         after: Option<TurnCursor>,
         limit: usize,
     ) -> Stored<'a, TurnPage> {
+        let filter = match of {
+            TurnsOf::Caller(scope) => TurnFilter { user: Some(scope.user().to_owned()), ..filter },
+            TurnsOf::Tenant(_) | TurnsOf::All(_) => filter,
+        };
         let arguments = (ListedTenants::of(of), filter, after, limit);
         self.engine.read(arguments, |connection, (tenants, filter, after, limit)| {
             Box::pin(async move {
@@ -244,6 +249,10 @@ impl<E: SqlEngine> UsageStore for SqlStore<E> {
     }
 
     fn usage<'a>(&'a self, of: TurnsOf<'a>, query: UsageQuery) -> Stored<'a, Vec<UsageSums>> {
+        let query = match of {
+            TurnsOf::Caller(scope) => UsageQuery { user: Some(scope.user().to_owned()), ..query },
+            TurnsOf::Tenant(_) | TurnsOf::All(_) => query,
+        };
         self.engine.read((ListedTenants::of(of), query), |connection, (tenants, query)| {
             Box::pin(async move {
                 let mut groups: BTreeMap<Vec<String>, UsageSums> = BTreeMap::new();
@@ -276,6 +285,7 @@ impl ListedTenants {
         match of {
             TurnsOf::Tenant(within) => Self::One(TenantKey::within(within)),
             TurnsOf::All(operator) => Self::All(operator),
+            TurnsOf::Caller(scope) => Self::One(TenantKey::of_caller(scope)),
         }
     }
 
@@ -322,12 +332,13 @@ async fn page<C: SqlConnection>(
         filter.min_cost.map(Cost::nano_usd),
     ];
     let values = range.iter().cloned().chain(rest);
+    let stored = filter.stored.map(i64::from);
     let turns = match &filter.text {
-        None => connection.tenant(tenant, TURNS, values.chain(values![limit + 1])).all(listed_turn).await?,
+        None => connection.tenant(tenant, TURNS, values.chain(values![limit + 1, stored])).all(listed_turn).await?,
         Some(text) => {
             let pattern = format!("%{}%", escaped(&json_text(text)));
             let sql = connection.sql().turns_with_text;
-            connection.tenant(tenant, sql, values.chain(values![limit + 1, pattern])).all(listed_turn).await?
+            connection.tenant(tenant, sql, values.chain(values![limit + 1, stored, pattern])).all(listed_turn).await?
         }
     };
     if turns.len() > limit {

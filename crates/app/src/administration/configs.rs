@@ -3,7 +3,7 @@
 mod view;
 
 use amalgam_assistant::settings::{AgentSettings, SettingFault};
-use amalgam_core::{Fault, Scope, SecretText};
+use amalgam_core::{Catalog, Fault, Scope, SecretText};
 use amalgam_protocol::{Json, Raw, Writer};
 use bytes::Bytes;
 
@@ -25,8 +25,7 @@ const HIDDEN: &str = "***";
 impl Application {
     /// The settings of a tenant and their effective values.
     pub async fn config(&self, tenant: &Scope) -> Result<ConfigView, Fault> {
-        let stored = self.tenant_configs().load(within(tenant)?).await?;
-        Ok(self.config_view(tenant, &stored).await)
+        config_of(&self.tenant_configs(), &*self.catalog, tenant).await
     }
 
     /// Sets the settings that `body` names; null unsets one. Concurrent changes of other settings are kept.
@@ -51,9 +50,28 @@ impl Application {
     }
 
     async fn config_view(&self, tenant: &Scope, stored: &StoredConfig) -> ConfigView {
-        let resolved = with_default_model(&*self.catalog, self.tenant_configs().resolve(stored, None)).await;
-        ConfigView::of(tenant.tenant_id(), stored, &resolved)
+        config_view(&self.tenant_configs(), &*self.catalog, tenant, stored).await
     }
+}
+
+/// The settings of a tenant and their effective values, for its administrator.
+pub async fn config_of(
+    configs: &TenantConfigs<'_>,
+    catalog: &dyn Catalog,
+    tenant: &Scope,
+) -> Result<ConfigView, Fault> {
+    let stored = configs.load(within(tenant)?).await?;
+    Ok(config_view(configs, catalog, tenant, &stored).await)
+}
+
+async fn config_view(
+    configs: &TenantConfigs<'_>,
+    catalog: &dyn Catalog,
+    tenant: &Scope,
+    stored: &StoredConfig,
+) -> ConfigView {
+    let resolved = with_default_model(catalog, configs.resolve(stored, None)).await;
+    ConfigView::of(tenant.tenant_id(), stored, &resolved)
 }
 
 /// The change that a body describes.

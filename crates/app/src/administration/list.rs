@@ -41,6 +41,24 @@ impl<T, Id> List<T, Id> {
     }
 }
 
+impl<T, Id> List<T, Id> {
+    /// Whether the list continues behind `last_id`.
+    pub fn has_more(&self) -> bool {
+        self.has_more
+    }
+
+    /// A page after which the list continues behind `next`, which need not be an entry of the page.
+    pub(super) fn until(entries: Vec<T>, next: Option<Id>, id: impl Fn(&T) -> Id) -> Self {
+        Self {
+            object: "list",
+            first_id: entries.first().map(&id),
+            has_more: next.is_some(),
+            last_id: next.or_else(|| entries.last().map(&id)),
+            data: entries,
+        }
+    }
+}
+
 /// Every entry of a list.
 pub async fn all_pages<T, Id: ToString>(
     list: impl AsyncFn(Page) -> Result<List<T, Id>, Fault>,

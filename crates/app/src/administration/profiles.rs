@@ -36,28 +36,29 @@ const VERSION: &str = "Version";
 #[schemars(rename = "Profile")]
 pub struct ProfileView {
     /// The identifier that callers send; unique within its tenant.
-    slug: String,
+    pub slug: String,
     #[schemars(extend("const" = "profile"))]
     object: &'static str,
     /// The profile's prompt, which follows the tenant's system prompt.
     prompt: String,
     /// The names of the profile's tools.
-    tools: Vec<String>,
+    pub tools: Vec<String>,
     /// The model to use instead of the tenant's.
-    model: Option<String>,
+    pub model: Option<String>,
     /// The tool that the model must call first in each turn.
     tool_choice: Option<String>,
     /// Whether the profile can be used.
-    active: bool,
+    pub active: bool,
     /// Incremented with every change.
     #[schemars(range(min = 1))]
-    version: u64,
+    pub version: u64,
     /// SHA-256 of the complete prompt, including the tenant's current system prompt; the `prompt.hash` of answers.
     prompt_hash: String,
     /// Tools that no tool bank has; turns ignore them.
     unknown_tools: Vec<String>,
     created_at: UnixSeconds,
-    updated_at: UnixSeconds,
+    /// When it was changed last.
+    pub updated_at: UnixSeconds,
 }
 
 /// Access to the profiles of one tenant, for its administrators.

@@ -4,7 +4,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, tr
 use serde_json::{Map, Value, json};
 
 use super::{
-    List, approvals, configs, diagnosis, keys, knowledge, modes, profiles, sessions, tenants, tool_bank, turns,
+    List, approvals, configs, diagnosis, keys, knowledge, modes, profiles, sessions, tenants, tool_bank, turn_list,
+    turns, usage,
 };
 
 /// The schemas of all objects of the administration, by name.
@@ -24,6 +25,8 @@ pub fn schemas() -> Map<String, Value> {
         "KnowledgeDocumentList",
         "Documents, ordered by source and path.",
     );
+    list::<turn_list::TurnRow, &str>(&mut answers, "TurnList", "Turns without their content, newest first.");
+    answers.subschema_for::<usage::UsageReport>();
     answers.subschema_for::<configs::ConfigView>();
     answers.subschema_for::<keys::NewKeyView>();
     answers.subschema_for::<tool_bank::Trial>();

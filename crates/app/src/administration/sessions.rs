@@ -22,19 +22,23 @@ const SESSION: &str = "Session";
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "SessionHead")]
 pub struct SessionView {
+    /// The number of the thread.
     #[schemars(range(min = 1))]
-    id: i64,
+    pub id: i64,
     #[schemars(extend("const" = "session"))]
     object: &'static str,
     /// The owner.
-    user: String,
+    pub user: String,
     /// The profile; null if none was found.
-    profile: Option<String>,
+    pub profile: Option<String>,
+    /// Whether the thread takes messages.
     #[schemars(extend("enum" = ["active", "closed"]))]
-    status: &'static str,
-    message_count: u64,
+    pub status: &'static str,
+    /// The number of messages.
+    pub message_count: u64,
     created_at: UnixSeconds,
-    updated_at: UnixSeconds,
+    /// When the last message was added.
+    pub updated_at: UnixSeconds,
 }
 
 /// A thread between one user and one profile.

@@ -1,8 +1,8 @@
 //! Turns of a tenant, with the exact text of every model and tool call.
 
 use amalgam_core::{
-    Fault, FaultKind, Scope,
-    store::{ToolRun, Transcript, TurnRecord, Within},
+    Admin, Fault, FaultKind, Scope,
+    store::{ToolRun, Transcript, TurnCursor, TurnFilter, TurnRecord, TurnsOf, Within},
 };
 use amalgam_protocol::{Json, Writer};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -12,8 +12,9 @@ use super::{
     Administration,
     access::known_id,
     fields::{Object, UnixSeconds, Verbatim},
+    turn_list::TurnRow,
 };
-use crate::ids::not_found;
+use crate::{ids::not_found, turns::cursor};
 
 /// The turn in not-found errors.
 const TURN: &str = "Turn";
@@ -28,8 +29,11 @@ pub struct TurnView {
     object: &'static str,
     /// The owner.
     user: String,
+    /// Facts about the turn; null for a turn of an earlier version, which is not in the list.
+    summary: Option<TurnRow>,
+    /// Null if the response is not stored.
     #[schemars(schema_with = "response_shape")]
-    response: Verbatim,
+    response: Option<Verbatim>,
     calls: Vec<ModelCall>,
     tool_calls: Vec<ToolRunView>,
 }
@@ -101,36 +105,72 @@ struct ToolRunView {
 
 /// The schema of a response is in the data files of the document.
 fn response_shape(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"$ref": "#/components/schemas/Response"})
+    json_schema!({"anyOf": [{"$ref": "#/components/schemas/Response"}, {"type": "null"}]})
 }
 
 impl Administration<'_> {
-    /// A turn of any user of the tenant, by the id of its response or by the provider's id of its last answer, the newest if
-    /// several.
+    /// A turn of any user of the tenant, by the id of its response, of its request, or by the provider's id of its last answer, the
+    /// newest if several.
     pub async fn turn(&self, scope: &Scope, id: &str) -> Result<TurnView, Fault> {
         let id = known_id(TURN, id)?;
         let Some(admin) = scope.admin() else {
             return Err(Fault::new(FaultKind::Forbidden, "Only an administrator of the tenant may see its turns."));
         };
-        if let Some(turn) = self.store.turn(admin, id).await? {
-            return Ok(turn.into());
+        if let Some(view) = self.turn_of_response(admin, id).await? {
+            return Ok(view);
+        }
+        if let Some(own) = self.store.response_of_request(admin, id).await?
+            && let Some(view) = self.turn_of_response(admin, &own).await?
+        {
+            return Ok(view);
         }
         // The provider's own log, and the `response_id` of the assistant API, have only the provider's id.
         let missing = || not_found(TURN, id);
         let own = self.store.response_of_answer_within(Within::Own(admin), id).await?.ok_or_else(missing)?;
-        Ok(self.store.turn(admin, &own).await?.ok_or_else(missing)?.into())
+        self.turn_of_response(admin, &own).await?.ok_or_else(missing)
+    }
+
+    async fn turn_of_response(&self, admin: Admin<'_>, id: &str) -> Result<Option<TurnView>, Fault> {
+        let summary = self.turn_row(admin, id).await?;
+        Ok(match (self.store.turn(admin, id).await?, summary) {
+            (Some(turn), summary) => Some(TurnView::new(turn, summary)),
+            (None, Some(summary)) => Some(TurnView::without_content(summary)),
+            (None, None) => None,
+        })
+    }
+
+    /// The row of one turn in the list.
+    async fn turn_row(&self, admin: Admin<'_>, id: &str) -> Result<Option<TurnRow>, Fault> {
+        let Ok(TurnCursor { created_at_ms, .. }) = cursor(id) else { return Ok(None) };
+        let filter =
+            TurnFilter { from_ms: Some(created_at_ms), to_ms: Some(created_at_ms + 1), ..TurnFilter::default() };
+        let page = self.store.turns(TurnsOf::Tenant(Within::Own(admin)), filter, None, usize::from(u16::MAX)).await?;
+        Ok(page.turns.into_iter().find(|turn| turn.response_id == id).map(TurnRow::from))
     }
 }
 
-impl From<TurnRecord> for TurnView {
-    fn from(turn: TurnRecord) -> Self {
+impl TurnView {
+    fn without_content(summary: TurnRow) -> Self {
+        Self {
+            id: summary.id.clone(),
+            object: "turn",
+            user: summary.user.clone(),
+            summary: Some(summary),
+            response: None,
+            calls: Vec::new(),
+            tool_calls: Vec::new(),
+        }
+    }
+
+    fn new(turn: TurnRecord, summary: Option<TurnRow>) -> Self {
         let mut response = Writer::default();
         turn.response.write(&mut response);
         Self {
             id: turn.response.id,
             object: "turn",
             user: turn.user,
-            response: Verbatim(Json::from_writer(response)),
+            summary,
+            response: Some(Verbatim(Json::from_writer(response))),
             calls: turn.transcripts.into_iter().map(ModelCall::from).collect(),
             tool_calls: turn.tools.into_iter().map(ToolRunView::from).collect(),
         }

@@ -2,8 +2,8 @@
 
 use super::{Stored, agents::Within};
 use crate::{
-    scope::{Admin, Operator},
-    turn_summary::{Cost, TokenSums, Wire},
+    scope::{Admin, Operator, Scope},
+    turn_summary::{Cost, TokenSums, TurnSummary, Wire},
 };
 
 /// The tenants whose turns are listed.
@@ -13,6 +13,8 @@ pub enum TurnsOf<'a> {
     Tenant(Within<'a>),
     /// All tenants.
     All(Operator),
+    /// The caller itself; the list has only turns of its user.
+    Caller(&'a Scope),
 }
 
 /// Which turns are listed. A field that is not set does not restrict the list.
@@ -50,6 +52,35 @@ pub struct TurnFilter {
     pub min_duration_ms: Option<u64>,
     /// Cost at least this much.
     pub min_cost: Option<Cost>,
+    /// Whether the content is stored.
+    pub stored: Option<bool>,
+}
+
+impl TurnFilter {
+    /// Whether a running turn fits. What is known only at the end of a turn excludes running ones.
+    pub fn fits_running(&self, turn: &TurnSummary) -> bool {
+        let fits =
+            |wanted: &Option<String>, value: Option<&str>| wanted.as_deref().is_none_or(|wanted| value == Some(wanted));
+        let origin = &turn.origin;
+        let is_of_ended = self.upstream.is_some()
+            || self.tool.is_some()
+            || self.error.is_some()
+            || self.text.is_some()
+            || self.min_duration_ms.is_some()
+            || self.min_cost.is_some();
+        !is_of_ended
+            && fits(&self.key_id, origin.key_id.as_deref())
+            && fits(&self.user, Some(&turn.user))
+            && self.wire.is_none_or(|wire| wire == origin.wire)
+            && fits(&self.session_id, origin.session_id.as_deref())
+            && fits(&self.profile, origin.profile.as_deref())
+            && fits(&self.model, Some(&origin.model))
+            && fits(&self.status, Some(turn.status.name()))
+            && fits(&self.request_id, origin.request_id.as_deref())
+            && self.from_ms.is_none_or(|from_ms| turn.created_at_ms >= from_ms)
+            && self.stored.is_none_or(|stored| stored == turn.stored)
+            && self.to_ms.is_none_or(|to_ms| turn.created_at_ms < to_ms)
+    }
 }
 
 /// A turn of a list.
@@ -101,6 +132,38 @@ pub struct ListedTurn {
     pub tools: Vec<String>,
     /// Whether its content is stored.
     pub stored: bool,
+}
+
+impl From<TurnSummary> for ListedTurn {
+    fn from(turn: TurnSummary) -> Self {
+        let (tokens, cost, retries) = (turn.tokens(), turn.cost(), turn.retries().into());
+        let last = turn.calls.last().cloned();
+        Self {
+            tenant_id: turn.tenant_id,
+            response_id: turn.response_id,
+            request_id: turn.origin.request_id.map(|id| id.to_string()),
+            key_id: turn.origin.key_id.map(|id| id.to_string()),
+            user: turn.user.to_string(),
+            wire: turn.origin.wire,
+            session_id: turn.origin.session_id,
+            profile: turn.origin.profile,
+            requested_model: turn.origin.model,
+            upstream: last.as_ref().map(|call| call.upstream.clone()),
+            model: last.map(|call| call.model),
+            status: turn.status.name().to_owned(),
+            error: turn.error,
+            created_at_ms: turn.created_at_ms,
+            ended_at_ms: turn.ended_at_ms,
+            first_token_ms: turn.first_token_ms,
+            tokens,
+            cost,
+            calls: turn.calls.len() as u64,
+            retries,
+            losses: turn.losses.into(),
+            tools: turn.tools,
+            stored: turn.stored,
+        }
+    }
 }
 
 /// A position in the list of turns, which is sorted by time, the newest first.

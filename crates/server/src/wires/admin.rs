@@ -16,6 +16,7 @@ mod sessions;
 mod tenants;
 mod tools;
 mod turns;
+mod usage;
 
 use std::sync::Arc;
 
@@ -52,5 +53,8 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/admin/sessions", get(sessions::list))
         .route("/admin/sessions/{session_id}", get(sessions::retrieve))
         .route("/admin/diagnose", get(diagnosis::diagnose))
+        .route("/admin/turns", get(turns::list))
+        .route("/admin/turns/tail", get(turns::tail))
         .route("/admin/turns/{response_id}", get(turns::retrieve))
+        .route("/admin/usage", get(usage::report))
 }

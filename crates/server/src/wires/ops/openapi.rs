@@ -23,7 +23,7 @@ macro_rules! data {
 
 const BASE: [(&str, &str); 1] = data!["document.json"];
 
-const PATHS: [(&str, &str); 12] = data![
+const PATHS: [(&str, &str); 13] = data![
     "paths/agents.json",
     "paths/assistant.json",
     "paths/conversations.json",
@@ -36,9 +36,10 @@ const PATHS: [(&str, &str); 12] = data![
     "paths/responses.json",
     "paths/tenants.json",
     "paths/tools.json",
+    "paths/turns.json",
 ];
 
-const SCHEMAS: [(&str, &str); 12] = data![
+const SCHEMAS: [(&str, &str); 13] = data![
     "schemas/assistant.json",
     "schemas/content.json",
     "schemas/errors.json",
@@ -51,6 +52,7 @@ const SCHEMAS: [(&str, &str); 12] = data![
     "schemas/response.json",
     "schemas/stored.json",
     "schemas/tools.json",
+    "schemas/turns.json",
 ];
 
 fn build() -> Value {

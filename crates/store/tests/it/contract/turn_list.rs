@@ -121,6 +121,9 @@ pub(crate) async fn a_turn_is_listed_while_it_runs_and_counted_when_it_ends(stor
     let days = usage(&store, vec![UsageGroup::Day, UsageGroup::Hour, UsageGroup::Tenant]).await;
     assert_eq!(days[0].group, [(HOUR / 24).to_string(), HOUR.to_string(), "1".to_owned()]);
 
+    assert!(store.delete_response(&anna, &turn.id).await.unwrap());
+    let listed = store.turns(of, TurnFilter::default(), None, 10).await.unwrap().turns.remove(0);
+    assert_eq!((&listed.status[..], listed.stored), ("completed", false), "listed without content");
     let id = format!("req-{}", turn.id);
     assert_eq!(store.response_of_request(anna.admin().unwrap(), &id).await.unwrap(), Some(turn.id.clone()));
     let foreign = scope(2, "anna");
