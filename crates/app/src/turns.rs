@@ -222,7 +222,7 @@ async fn run(
             .then(|| Box::new(begin(Status::InProgress, number_items(own, &mut ids), None))),
         flush_after: if background || turn.idempotency.is_some() { FLUSH_FOLLOWED } else { FLUSH_READ },
         previous: view.previous_response_id.as_deref().filter(|id| !id.is_empty()).map(ToOwned::to_owned),
-        keyed: turn.idempotency.clone(),
+        idempotency_key: turn.idempotency.clone(),
         streamed,
         session: policy.and_then(|policy| policy.session.clone()),
         raw_answer: policy.is_some_and(|policy| policy.keep_raw_answer),

@@ -31,7 +31,7 @@ statements! {
                 AND NOT EXISTS (SELECT FROM session_line before
                     WHERE before.tenant_id = $1 AND before.session_id = $3 AND before.number < $4)
             RETURNING session_id
-        ), said AS (
+        ), appended AS (
             INSERT INTO messages (id, tenant_id, user_id, session_id, role, content, response_id, created_at)
             SELECT $6, $1, $2, session_id, 'user', $7, $5, $8 FROM entry
         ), counted AS (
@@ -56,7 +56,7 @@ statements! {
                 AND EXISTS (SELECT FROM responses
                     WHERE tenant_id = $1 AND user_id = $2 AND stem = $3 AND id = $4 AND mark = $5)
             RETURNING session_id
-        ), said AS (
+        ), appended AS (
             INSERT INTO messages (id, tenant_id, user_id, session_id, role, content, response_id, created_at)
             SELECT answer.id, $1, $2, session_id, 'assistant', answer.content, $4, $8
             FROM entry, unnest($9::bigint[], $10::text[]) AS answer (id, content)

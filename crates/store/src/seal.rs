@@ -42,7 +42,7 @@ const LOOK_FOR_UNKNOWN: Duration = Duration::from_secs(1);
 /// Seals with the newest master key and opens with any of them.
 pub struct Sealer {
     ciphers: RwLock<Arc<Ciphers>>,
-    file: Option<Watched>,
+    file: Option<KeyFile>,
 }
 
 impl Sealer {
@@ -56,9 +56,9 @@ impl Sealer {
     pub fn following(path: &Path) -> Result<Self, KeyError> {
         let state = FileState::of(path);
         let ring = KeyRing::load_or_create(path)?;
-        let seen = Seen { state: state.or_else(|| FileState::of(path)), at: Instant::now() };
+        let seen = KeyFileCheck { state: state.or_else(|| FileState::of(path)), at: Instant::now() };
         let mut sealer = Self::new(&ring);
-        sealer.file = Some(Watched { path: path.to_owned(), seen: Mutex::new(seen) });
+        sealer.file = Some(KeyFile { path: path.to_owned(), seen: Mutex::new(seen) });
         Ok(sealer)
     }
 
@@ -159,12 +159,12 @@ impl Ciphers {
 }
 
 /// A file of keys, and what it was like when it was last looked at.
-struct Watched {
+struct KeyFile {
     path: PathBuf,
-    seen: Mutex<Seen>,
+    seen: Mutex<KeyFileCheck>,
 }
 
-struct Seen {
+struct KeyFileCheck {
     state: Option<FileState>,
     at: Instant,
 }

@@ -137,7 +137,7 @@ def test_a_session_keeps_its_items_in_a_conversation(target, tag, streamed):
     async def scene(stage: Talk):
         session = OpenAIConversationsSession(openai_client=stage.client)
         first = await stage.run(f"think about the weather in Oslo {tag}", session=session)
-        # Somebody else goes on with it later, knowing its id alone.
+        # Another process continues it later, with nothing but its id.
         other = OpenAIConversationsSession(conversation_id=session.session_id, openai_client=stage.client)
         second = await stage.run(f"thanks {tag}", session=other)
         items = await session.get_items()

@@ -177,7 +177,7 @@ def test_a_tool_loop_with_thoughts_sends_only_what_is_new(client, target, tag):
         ("user", f"thanks {tag}"),
     ]
     with pytest.raises(BadRequestError) as refusal:
-        orphan = {**output, "call_id": "call_nobody"}
+        orphan = {**output, "call_id": "call_unknown"}
         client.responses.create(input=[orphan], previous_response_id=first.id, **settings)
     assert (refusal.value.param, refusal.value.code) == ("input[0]", "tool_call_not_found")
 
@@ -245,7 +245,7 @@ def test_items_can_be_referred_to(client, target, tag):
     kept = list(client.responses.input_items.list(second.id, order="asc"))
     assert [item.id for item in kept[:2]] == [question.id, message.id]
     with pytest.raises(BadRequestError) as refusal:
-        client.responses.create(model=target.model, input=[{"type": "item_reference", "id": "msg_nobody"}])
+        client.responses.create(model=target.model, input=[{"type": "item_reference", "id": "msg_unknown"}])
     assert (refusal.value.param, refusal.value.code) == ("input[0]", "item_not_found")
 
 
@@ -262,7 +262,7 @@ def test_metadata_is_kept_within_its_limits(client, target, tag):
     assert target.records(f"refused {tag}") == []
 
 
-def test_counting_tokens_asks_nobody(client, target, tag):
+def test_counting_tokens_calls_no_model(client, target, tag):
     text = "A sentence of some length, said again and again. " * 20
     short = client.responses.input_tokens.count(model=target.model, input=f"hello {tag}")
     long = client.responses.input_tokens.count(model=target.model, input=f"{text} {tag}", instructions="Be brief.")

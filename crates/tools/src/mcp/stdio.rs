@@ -85,7 +85,7 @@ impl StdioLink {
             .map_err(|error| broken(format!("could not start `{}`: {error}", self.settings.command)))?;
         let introduction = process.ask("initialize", rpc::initialize_params().raw()).await?;
         rpc::chosen_protocol(introduction.raw())?;
-        process.tell(rpc::notice("notifications/initialized", Raw::EMPTY_OBJECT)).await?;
+        process.send(rpc::notice("notifications/initialized", Raw::EMPTY_OBJECT)).await?;
         let process = Arc::new(process);
         lifecycle.process = Some(Arc::clone(&process));
         Ok(process)
