@@ -26,7 +26,7 @@ const SCOPED: &[&str] = &[
     "agent_profiles",
     "profile_versions",
     "sessions",
-    "session_line",
+    "session_queue",
     "messages",
     "message_metadata",
     "courses",

@@ -23,7 +23,7 @@ const SCOPED: &[&str] = &[
     "agent_profiles",
     "profile_versions",
     "sessions",
-    "session_line",
+    "session_queue",
     "messages",
     "message_metadata",
     "courses",

@@ -18,7 +18,7 @@ use crate::{
     given::{Engine, HERE, NOW, THERE, Turn, anna, keep, operator, scope},
 };
 
-const PLACES: &str = "SELECT count(*) FROM session_line";
+const PLACES: &str = "SELECT count(*) FROM session_queue";
 
 fn died(_: &[String]) -> String {
     r#"{"message":"the process died","type":"server_error","param":null,"code":null}"#.to_owned()
