@@ -4,7 +4,6 @@
 pub(crate) mod bounds;
 mod context;
 mod files;
-mod head;
 mod no_model;
 mod profile;
 mod queue;
@@ -32,10 +31,9 @@ pub use bounds::{Tally, check_items, check_metadata, check_size};
 pub(crate) use context::Context;
 pub use context::{ConnectionMemory, no_such_response};
 pub(crate) use files::check as check_files;
-pub use head::{HeadDue, head_or_start};
 pub(crate) use profile::apply as apply_profile;
 pub use queue::QueueRunner;
-pub use reply::{EventStream, ReplyBody, ReplyHead, TurnReply, follow, respond};
+pub use reply::{EventStream, HeadDue, ReplyBody, ReplyHead, TurnReply, follow, head_or_start, respond};
 pub(crate) use reply::{StartFuture, opening, reply, reply_detached};
 pub use request::{HistorySource, OfferedTools, ShownParameters, TurnPolicy, TurnRequest};
 
