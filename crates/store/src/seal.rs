@@ -10,8 +10,6 @@ mod master_key;
 
 use std::{
     fmt,
-    fs::{self, Metadata},
-    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, RwLock},
     time::{Duration, Instant},
@@ -23,6 +21,8 @@ use chacha20poly1305::{
     KeyInit, XChaCha20Poly1305, XNonce,
     aead::{Aead, Payload},
 };
+
+use crate::private_files::FileState;
 
 pub use self::key_ring::KeyRing;
 pub use self::master_key::{KeyError, KeyId, MasterKey};
@@ -167,25 +167,6 @@ struct KeyFile {
 struct KeyFileCheck {
     state: Option<FileState>,
     at: Instant,
-}
-
-/// What changes when a file is written or replaced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct FileState {
-    inode: u64,
-    length: u64,
-    modified: (i64, i64),
-}
-
-impl FileState {
-    fn of(path: &Path) -> Option<Self> {
-        let of = |file: Metadata| Self {
-            inode: file.ino(),
-            length: file.len(),
-            modified: (file.mtime(), file.mtime_nsec()),
-        };
-        fs::metadata(path).ok().map(of)
-    }
 }
 
 #[cfg(test)]
