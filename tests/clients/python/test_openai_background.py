@@ -53,7 +53,7 @@ def test_a_background_response_is_polled_until_it_is_complete(client, target, ta
     # It is a response like any other: it can be continued.
     after = client.responses.create(model=target.model, input=f"thanks {tag}", previous_response_id=created.id)
     assert after.output_text == f"You said: thanks {tag} ☕"
-    assert target.said(f"thanks {tag}")[:2] == [("user", f"take your time {tag}"), ("assistant", TIME)]
+    assert target.upstream_history(f"thanks {tag}")[:2] == [("user", f"take your time {tag}"), ("assistant", TIME)]
 
 
 def test_many_background_responses_end_each_with_its_own_answer(client, target, tag):
