@@ -66,7 +66,7 @@ UNSTABLE = {
     "outage.what_was_acknowledged_until_the_disk_was_full_is_there_after_a_crash": "requests until the disk is full",
     "request_memory.a_body_that_comes_too_slowly_is_let_go_whatever_came_early": "requests until the server hangs up",
     "socket.lifetimes.a_client_that_does_not_read_makes_the_upstream_wait_and_is_let_go": "looks until buffers are full",
-    "socket.lifetimes.what_is_no_websocket_hurts_nobody": "random bytes",
+    "socket.lifetimes.bytes_that_are_no_websocket_disturb_no_other_client": "random bytes",
     "transcripts.the_call_of_a_turn_that_was_cancelled_is_kept": "the cancellation comes before or after the model call was noted",
 }
 

@@ -43,7 +43,7 @@ impl Args {
         Ok(Some(value))
     }
 
-    /// Refuses what nobody took.
+    /// Refuses arguments that no option has read.
     pub(crate) fn finish(self) -> anyhow::Result<()> {
         match self.words.first() {
             Some(word) => bail!("unknown argument `{word}`"),

@@ -108,8 +108,8 @@ impl Server {
 impl Server {
     /// Ends it as an operator would, and waits until it has put its things in order.
     pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
-        let told = Command::new("kill").arg(self.pid().to_string()).status().context("running kill")?;
-        ensure!(told.success(), "the server could not be told to stop");
+        let status = Command::new("kill").arg(self.pid().to_string()).status().context("running kill")?;
+        ensure!(status.success(), "the server could not be told to stop");
         let until = tokio::time::Instant::now() + START_TIME;
         while self.child.try_wait().context("waiting for the server")?.is_none() {
             ensure!(tokio::time::Instant::now() < until, "the server did not stop within {START_TIME:?}");
@@ -125,7 +125,7 @@ impl Drop for Server {
     }
 }
 
-/// Killing is enough: nobody reads again what it has stored.
+/// Killing is enough: nothing that it has stored is read again.
 fn end(child: &mut Child) {
     let _ = child.kill();
     let _ = child.wait();
@@ -162,7 +162,7 @@ pub(crate) struct Scratch {
 impl Scratch {
     pub(crate) fn create() -> anyhow::Result<Self> {
         let path = std::env::temp_dir().join(format!("amalgam-bench-{}", std::process::id()));
-        // Fails when it exists: nobody else's folder is used or removed.
+        // Fails when it exists: a folder of another process is neither used nor removed.
         fs::create_dir(&path).with_context(|| format!("creating {}", path.display()))?;
         Ok(Self { path })
     }

@@ -17,7 +17,7 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 
 use crate::answers::TOKENS;
-use crate::requests::{self, Keeping, Scenario, Wire};
+use crate::requests::{self, Scenario, Storage, Wire};
 use crate::sse::SseCount;
 
 /// The key that every request carries.
@@ -48,7 +48,7 @@ impl Job {
             address,
             authorization: format!("Bearer {KEY}"),
             wire: Wire::Responses,
-            body: scenario.body(prefix, Keeping::Unstored),
+            body: scenario.body(prefix, Storage::Unstored),
             streamed: scenario.streamed(),
             sessions: Arc::default(),
         }
@@ -63,8 +63,8 @@ impl Job {
     }
 
     /// The same, stored or not.
-    pub(crate) fn kept(address: SocketAddr, prefix: &str, scenario: Scenario, keeping: Keeping) -> Self {
-        Self { body: scenario.body(prefix, keeping), ..Self::new(address, prefix, scenario) }
+    pub(crate) fn with_storage(address: SocketAddr, prefix: &str, scenario: Scenario, storage: Storage) -> Self {
+        Self { body: scenario.body(prefix, storage), ..Self::new(address, prefix, scenario) }
     }
 
     /// A turn of a stored chain, behind `previous`.

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use crate::args::Args;
 use crate::client::{Connection, Exchange, Job};
-use crate::requests::{Keeping, Scenario, Wire};
+use crate::requests::{Scenario, Storage, Wire};
 use crate::stats;
 
 /// What a load brought back.
@@ -185,7 +185,7 @@ pub(crate) async fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let connections: usize = args.value("--connections")?.unwrap_or(16);
     let seconds: f64 = args.value("--seconds")?.unwrap_or(5.0);
     let rate: Option<u32> = args.value("--rate")?;
-    let keeping = if args.flag("--stored") { Keeping::Stored } else { Keeping::Unstored };
+    let storage = if args.flag("--stored") { Storage::Stored } else { Storage::Unstored };
     let key: Option<String> = args.value("--key")?;
     let wire = match args.value::<String>("--wire")?.as_deref() {
         None | Some("responses") => Wire::Responses,
@@ -195,7 +195,7 @@ pub(crate) async fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     };
     args.finish()?;
     let duration = Duration::try_from_secs_f64(seconds).context("--seconds")?;
-    let mut job = Job::kept(address, &prefix, scenario, keeping).on(wire);
+    let mut job = Job::with_storage(address, &prefix, scenario, storage).on(wire);
     if let Some(key) = &key {
         job = job.with_key(key);
     }

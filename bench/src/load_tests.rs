@@ -33,7 +33,7 @@ async fn proxied_mock() -> SocketAddr {
     raw_address
 }
 
-/// A server that gives the same answer to everybody.
+/// A server that gives the same answer to every request.
 async fn server_that_says(status: u16, body: &'static [u8]) -> SocketAddr {
     let (listener, address) = free_port().await;
     tokio::spawn(serve::accept(listener, move |_| async move {

@@ -3,7 +3,7 @@
 //! The body's `stream` chooses JSON or events, the model name chooses the pace: `paced` sends 50 tokens a second,
 //! `slow` two, everything else sends the whole stream at once. Every frame leaves as a write of its own, because
 //! that is how providers send tokens and it is what a server has to cope with. Requests that do not have the
-//! shape of their API are refused, so a server under test cannot win by sending nonsense. `GET /heard` tells how many
+//! shape of their API are refused, so a server under test cannot win by sending nonsense. `GET /received-bytes` returns how many
 //! bytes of requests there were so far.
 
 use std::convert::Infallible;
@@ -49,7 +49,7 @@ pub(crate) struct Mock {
     message_stream: Arc<Script>,
     models: Bytes,
     /// Bytes of request bodies.
-    heard: AtomicU64,
+    received_bytes: AtomicU64,
 }
 
 impl Mock {
@@ -63,14 +63,14 @@ impl Mock {
             message: answers::message_whole(),
             message_stream: Arc::new(answers::message_script()),
             models: answers::models(&MODELS),
-            heard: AtomicU64::new(0),
+            received_bytes: AtomicU64::new(0),
         }
     }
 }
 
 /// What the mock looks at in a request. The rest of the body has to be JSON and is skipped.
 #[derive(Deserialize)]
-struct Asked {
+struct ModelRequest {
     model: String,
     #[serde(default)]
     stream: bool,
@@ -89,8 +89,8 @@ pub(crate) async fn answer(mock: Arc<Mock>, request: Request<Incoming>) -> Answe
     let (head, body) = request.into_parts();
     match (head.method, head.uri.path()) {
         (Method::GET, "/v1/models") => return json(StatusCode::OK, mock.models.clone()),
-        (Method::GET, "/heard") => {
-            return json(StatusCode::OK, Bytes::from(mock.heard.load(Ordering::Relaxed).to_string()));
+        (Method::GET, "/received-bytes") => {
+            return json(StatusCode::OK, Bytes::from(mock.received_bytes.load(Ordering::Relaxed).to_string()));
         }
         (Method::POST, "/v1/chat/completions" | "/v1/messages" | "/v1/responses") => {}
         (_, path) => return refused(StatusCode::NOT_FOUND, &format!("nothing at {path}")),
@@ -99,32 +99,32 @@ pub(crate) async fn answer(mock: Arc<Mock>, request: Request<Incoming>) -> Answe
         Ok(body) => body.to_bytes(),
         Err(error) => return refused(StatusCode::BAD_REQUEST, &format!("the body broke off: {error}")),
     };
-    mock.heard.fetch_add(body.len() as u64, Ordering::Relaxed);
-    let asked: Asked = match serde_json::from_slice(&body) {
-        Ok(asked) => asked,
+    mock.received_bytes.fetch_add(body.len() as u64, Ordering::Relaxed);
+    let request: ModelRequest = match serde_json::from_slice(&body) {
+        Ok(request) => request,
         Err(error) => return refused(StatusCode::BAD_REQUEST, &format!("not a request: {error}")),
     };
     if head.uri.path() == "/v1/responses" {
-        match (asked.input.is_some(), asked.stream) {
+        match (request.input.is_some(), request.stream) {
             (false, _) => refused(StatusCode::BAD_REQUEST, "missing `input`"),
             (true, false) => json(StatusCode::OK, mock.response.clone()),
-            (true, true) => events(&mock.response_stream, &asked.model),
+            (true, true) => events(&mock.response_stream, &request.model),
         }
     } else {
-        if asked.messages.is_none_or(|messages| messages.is_empty()) {
+        if request.messages.is_none_or(|messages| messages.is_empty()) {
             return refused(StatusCode::BAD_REQUEST, "missing `messages`");
         }
         if head.uri.path() == "/v1/messages" {
-            return match asked.stream {
+            return match request.stream {
                 false => json(StatusCode::OK, mock.message.clone()),
-                true => events(&mock.message_stream, &asked.model),
+                true => events(&mock.message_stream, &request.model),
             };
         }
-        let usage_wanted = asked.stream_options.is_some_and(|options| options.include_usage);
-        match (asked.stream, usage_wanted) {
+        let usage_wanted = request.stream_options.is_some_and(|options| options.include_usage);
+        match (request.stream, usage_wanted) {
             (false, _) => json(StatusCode::OK, mock.chat.clone()),
-            (true, true) => events(&mock.chat_stream_with_usage, &asked.model),
-            (true, false) => events(&mock.chat_stream, &asked.model),
+            (true, true) => events(&mock.chat_stream_with_usage, &request.model),
+            (true, false) => events(&mock.chat_stream, &request.model),
         }
     }
 }

@@ -16,7 +16,7 @@ use hyper_util::rt::TokioExecutor;
 use crate::args::Args;
 use crate::serve::Listen;
 
-pub(crate) type Passed = Either<Incoming, Full<Bytes>>;
+pub(crate) type PassedBody = Either<Incoming, Full<Bytes>>;
 
 pub(crate) async fn run(mut args: Args) -> anyhow::Result<()> {
     let listen = Listen::from_args(&mut args)?;
@@ -36,7 +36,7 @@ pub(crate) async fn pass_on(
     client: Client<HttpConnector, Incoming>,
     upstream: Authority,
     mut request: Request<Incoming>,
-) -> Response<Passed> {
+) -> Response<PassedBody> {
     *request.uri_mut() = match moved_to(upstream, request.uri()) {
         Ok(uri) => uri,
         Err(error) => return bad_gateway(&format!("{error:#}")),
@@ -54,7 +54,7 @@ fn moved_to(upstream: Authority, uri: &Uri) -> anyhow::Result<Uri> {
     Uri::builder().scheme(Scheme::HTTP).authority(upstream).path_and_query(path).build().context("building the address")
 }
 
-fn bad_gateway(reason: &str) -> Response<Passed> {
+fn bad_gateway(reason: &str) -> Response<PassedBody> {
     let mut response = Response::new(Either::Right(Full::new(Bytes::copy_from_slice(reason.as_bytes()))));
     *response.status_mut() = StatusCode::BAD_GATEWAY;
     response

@@ -29,7 +29,7 @@ use crate::args::Args;
 use crate::children::{Scratch, Server, Store};
 use crate::client::Job;
 use crate::postgres::Database;
-use crate::requests::{Keeping, Scenario, Wire};
+use crate::requests::{Scenario, Storage, Wire};
 
 pub(crate) struct Options {
     amalgam: PathBuf,
@@ -98,7 +98,7 @@ struct Route {
     /// What stands before the model's name.
     prefix: &'static str,
     pid: u32,
-    keeping: Keeping,
+    storage: Storage,
     wire: Wire,
     /// The database that the server uses beside its own process.
     database: Option<Arc<Database>>,
@@ -106,11 +106,11 @@ struct Route {
 
 impl Route {
     fn unstored(label: &'static str, address: SocketAddr, prefix: &'static str, pid: u32) -> Self {
-        Self { label, address, prefix, pid, keeping: Keeping::Unstored, wire: Wire::Responses, database: None }
+        Self { label, address, prefix, pid, storage: Storage::Unstored, wire: Wire::Responses, database: None }
     }
 
     fn job(&self, scenario: Scenario) -> Job {
-        Job::kept(self.address, self.prefix, scenario, self.keeping).on(self.wire)
+        Job::with_storage(self.address, self.prefix, scenario, self.storage).on(self.wire)
     }
 }
 
@@ -210,9 +210,9 @@ impl Stage<'_> {
     }
 
     /// Bytes of requests that the mock has got so far.
-    async fn heard(&self) -> anyhow::Result<u64> {
+    async fn received_bytes(&self) -> anyhow::Result<u64> {
         let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
-        let address = format!("http://{}/heard", self.mock.address).parse().context("the mock's address")?;
+        let address = format!("http://{}/received-bytes", self.mock.address).parse().context("the mock's address")?;
         let answer = client.get(address).await.context("asking the mock")?;
         let answer = answer.into_body().collect().await.context("asking the mock")?.to_bytes();
         String::from_utf8_lossy(&answer).parse().context("the mock's count is no number")

@@ -21,7 +21,7 @@ pub(crate) enum Scenario {
 
 /// Whether a response is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Keeping {
+pub(crate) enum Storage {
     Unstored,
     Stored,
 }
@@ -76,8 +76,8 @@ impl Scenario {
     }
 
     /// The body of `POST /v1/responses`. `prefix` is the `UPSTREAM/` that a gateway needs before the model's name.
-    pub(crate) fn body(self, prefix: &str, keeping: Keeping) -> Bytes {
-        let stored = keeping == Keeping::Stored;
+    pub(crate) fn body(self, prefix: &str, storage: Storage) -> Bytes {
+        let stored = storage == Storage::Stored;
         let model = quoted(&format!("{prefix}{}", self.model()));
         let streamed = self.streamed();
         let (instructions, input, tools) = match self {
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn the_large_request_is_an_agent_history_of_forty_items_and_a_hundred_kilobytes() {
-        let body = Scenario::Large.body("chat/", Keeping::Unstored);
+        let body = Scenario::Large.body("chat/", Storage::Unstored);
         let request: Value = serde_json::from_slice(&body).unwrap();
 
         assert!((95_000..=108_000).contains(&body.len()), "{} bytes", body.len());
@@ -200,8 +200,8 @@ mod tests {
     #[test]
     fn only_what_is_kept_is_stored_and_streams_ask_for_a_stream() {
         for scenario in [Scenario::Plain, Scenario::Large, Scenario::Burst, Scenario::Paced, Scenario::Slow] {
-            for (keeping, stored) in [(Keeping::Unstored, false), (Keeping::Stored, true)] {
-                let request: Value = serde_json::from_slice(&scenario.body("", keeping)).unwrap();
+            for (storage, stored) in [(Storage::Unstored, false), (Storage::Stored, true)] {
+                let request: Value = serde_json::from_slice(&scenario.body("", storage)).unwrap();
 
                 assert_eq!(request["store"], stored);
                 assert_eq!(request["stream"], scenario.streamed());

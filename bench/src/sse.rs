@@ -1,4 +1,4 @@
-//! Counts what a stream of Responses events delivered, without keeping it.
+//! Counts what a stream of Responses events delivered, without storing it.
 //!
 //! Only the first bytes of each line are looked at, so the check costs little on the two cores it shares with the
 //! server under test, and it does not care where the stream was cut into pieces.

@@ -14,7 +14,7 @@ use crate::children::{Scratch, Server, Store};
 use crate::client::{Connection, Job};
 use crate::load::{Clients, Until};
 use crate::postgres::Database;
-use crate::requests::{Keeping, Scenario, Wire};
+use crate::requests::{Scenario, Storage, Wire};
 
 const CONNECTIONS: usize = 16;
 /// How many requests each connection makes.
@@ -29,7 +29,7 @@ pub(crate) async fn run(mut args: Args) -> anyhow::Result<()> {
     args.finish()?;
     let scratch = Scratch::create()?;
     let mock = Server::start_own("mock", &[]).await?;
-    let trainee = Trainee { amalgam, scratch, mock };
+    let trainee = TrainedServer { amalgam, scratch, mock };
     trainee.work(Store::File("data")).await.context("on SQLite")?;
     match Database::create()? {
         Some(database) => trainee.work(Store::Url(&database.url)).await.context("on PostgreSQL")?,
@@ -38,22 +38,22 @@ pub(crate) async fn run(mut args: Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-struct Trainee {
+struct TrainedServer {
     amalgam: PathBuf,
     scratch: Scratch,
     mock: Server,
 }
 
-impl Trainee {
+impl TrainedServer {
     async fn work(&self, store: Store<'_>) -> anyhow::Result<()> {
         let server = Server::start_amalgam(&self.amalgam, self.mock.address, &self.scratch.path, store).await?;
         for prefix in PREFIXES {
             for (scenario, requests) in WORK {
-                for keeping in [Keeping::Unstored, Keeping::Stored] {
-                    let job = Job::kept(server.address, prefix, scenario, keeping);
+                for storage in [Storage::Unstored, Storage::Stored] {
+                    let job = Job::with_storage(server.address, prefix, scenario, storage);
                     let mut clients = Clients::open(&job, CONNECTIONS).await?;
                     let tally = clients.closed_loop(&job, Until::Requests(requests), Duration::ZERO).await.checked()?;
-                    eprintln!("train: {prefix} {scenario:?}, {keeping:?}: {} requests", tally.requests);
+                    eprintln!("train: {prefix} {scenario:?}, {storage:?}: {} requests", tally.requests);
                 }
             }
             let mut caller = Connection::open(&Job::chained(server.address, prefix, None)).await?;

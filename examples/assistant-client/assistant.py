@@ -37,7 +37,7 @@ class Assistant:
     key: str
     user: str
     timeout: float = 120.0
-    # How often a stream was taken up again, for whoever wants to know.
+    # How often a stream was resumed.
     resumed: int = field(default=0, init=False)
 
     def ask(self, message: str, agent: str | None = None, course_id: int | None = None) -> dict:

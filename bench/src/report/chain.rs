@@ -44,14 +44,14 @@ pub(super) async fn measure(
     }
     row(10, caller.measured(&mut chains).await?);
     let mut chain = chains.pop().context("no chain was made")?;
-    let mut said = 10;
+    let mut length = 10;
     for turn in plan.chain_turns {
         let Range { start, end } = turn - SAMPLES / 2..turn + SAMPLES / 2;
-        chain = caller.turns(chain, start - said).await?;
+        chain = caller.turns(chain, start - length).await?;
         let before = caller.snapshot().await?;
         chain = caller.turns(chain, end - start).await?;
         row(*turn, caller.since(&before, end - start).await?);
-        said = end;
+        length = end;
     }
     let figures: Vec<String> = rows.iter().map(|row| format!("{} {:.0} µs", row.turn, row.micros)).collect();
     progress(started_at, &format!("turns of a chain, {engine}: {}", figures.join(", ")));
@@ -96,7 +96,7 @@ impl<'a> Caller<'a> {
     }
 
     async fn snapshot(&self) -> anyhow::Result<Snapshot> {
-        Ok(Snapshot { cpu: CpuSnapshot::take(self.route.pid)?, upstream: self.stage.heard().await? })
+        Ok(Snapshot { cpu: CpuSnapshot::take(self.route.pid)?, upstream: self.stage.received_bytes().await? })
     }
 
     /// CPU time in microseconds and bytes sent upstream, a turn.

@@ -15,7 +15,7 @@ use crate::children::{Server, Store};
 use crate::client::Job;
 use crate::load::{Clients, Until};
 use crate::postgres::Database;
-use crate::requests::{Keeping, Scenario, Wire};
+use crate::requests::{Scenario, Storage, Wire};
 use crate::stats;
 
 /// Over the same requests unstored, at 500 requests a second; for a disk that flushes in a fraction of it.
@@ -53,7 +53,7 @@ pub(super) struct Findings {
 
 impl Findings {
     pub(super) fn missed(&self) -> impl Iterator<Item = String> {
-        // Times depend on the disk and on whoever else uses it, so that only CPU is judged.
+        // Times depend on the disk and on other processes that use it, so only CPU time is judged.
         self.engines.iter().flat_map(|rows| rows.cpu.iter().chain([&rows.wires])).flat_map(CpuRow::missed)
     }
 }
@@ -116,16 +116,16 @@ async fn on_postgres(
 
 /// The pass-through, and both ways through one server: without its store and with it.
 fn routes(raw: &Route, server: &Server, database: Option<&std::sync::Arc<Database>>) -> [Route; 3] {
-    let through = |label, keeping| Route {
+    let through = |label, storage| Route {
         label,
         address: server.address,
         prefix: "chat/",
         pid: server.pid(),
-        keeping,
+        storage,
         wire: Wire::Responses,
-        database: database.filter(|_| keeping == Keeping::Stored).cloned(),
+        database: database.filter(|_| storage == Storage::Stored).cloned(),
     };
-    [raw.clone(), through("unstored", Keeping::Unstored), through("stored", Keeping::Stored)]
+    [raw.clone(), through("unstored", Storage::Unstored), through("stored", Storage::Stored)]
 }
 
 /// What is measured on one server.
@@ -173,7 +173,7 @@ const SIZES: [(Scenario, &str, &str); 2] =
 /// Stores responses and nothing else; how many.
 async fn fill(stage: &Stage<'_>, server: &Server, scenario: Scenario) -> anyhow::Result<u32> {
     let plan = &stage.options.plan;
-    let job = Job::kept(server.address, "chat/", scenario, Keeping::Stored);
+    let job = Job::with_storage(server.address, "chat/", scenario, Storage::Stored);
     let mut clients = Clients::open(&job, plan.connections).await?;
     let tally = clients.closed_loop(&job, Until::Requests(plan.size_requests), Duration::ZERO).await.checked()?;
     u32::try_from(tally.requests).context("too many requests to count")

@@ -160,7 +160,7 @@ fn machine() -> String {
         .map_or("unknown processor", |(_, name)| name);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    // Figures taken beside somebody else's compiler are worth less; the reader should see it.
+    // Figures that were taken beside another process's load are worth less; the report shows the load.
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = load.split_ascii_whitespace().next().unwrap_or("unknown");
     format!("{cores} × {processor}, Linux {}, load average {load} at the end", kernel.trim())

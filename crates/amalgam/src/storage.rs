@@ -183,10 +183,10 @@ mod tests {
     #[test]
     fn the_usual_settings_are_those_of_the_engine_and_a_longer_time_is_longer_for_all_that_waits() {
         let of = |connections, seconds| options(Pool { connections, timeout: Duration::from_secs(seconds) });
-        let told = |options: PostgresOptions| {
+        let limits = |options: PostgresOptions| {
             (options.connections, options.wait.as_secs(), options.statement.as_secs(), options.deadline.as_secs())
         };
-        assert_eq!(told(of(8, 5)), told(PostgresOptions::default()));
-        assert_eq!(told(of(3, 50)), (3, 20, 50, 80));
+        assert_eq!(limits(of(8, 5)), limits(PostgresOptions::default()));
+        assert_eq!(limits(of(3, 50)), (3, 20, 50, 80));
     }
 }

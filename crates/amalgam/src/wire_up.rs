@@ -140,12 +140,13 @@ fn engine(
     fetch: Arc<dyn Fetch>,
     store: &Arc<dyn Store>,
 ) -> Engine {
-    let kept = config.retention.keep_transcripts != KeepTranscripts::None && !config.retention.transcripts.is_zero();
+    let keeps_transcripts =
+        config.retention.keep_transcripts != KeepTranscripts::None && !config.retention.transcripts.is_zero();
     let settings = EngineSettings {
         turn_deadline: config.limits.turn_deadline,
         keepalive: config.limits.keepalive,
         head_after: HEAD_AFTER,
-        transcripts: kept.then_some(config.retention.transcripts),
+        transcripts: keeps_transcripts.then_some(config.retention.transcripts),
         upload_bytes: usize::try_from(config.limits.media_bytes).unwrap_or(usize::MAX),
         tools: tool_limits(config),
     };

@@ -146,7 +146,7 @@ pub async fn claim(
     key: &str,
     body: &Bytes,
 ) -> Result<ClaimOutcome, Fault> {
-    let keyed = IdempotencyKey { route: route.to_owned(), key: key.to_owned() };
+    let idempotency_key = IdempotencyKey { route: route.to_owned(), key: key.to_owned() };
     let hash: [u8; 32] = Sha256::digest(body).into();
     let identity = app.engine.identity();
     // A caller that disconnects during the claim never learns that it was first; the guard releases the claim then.
@@ -154,11 +154,12 @@ pub async fn claim(
     let deadline = Instant::now() + app.engine.turn_deadline();
     loop {
         let (process, now_ms) = (app.engine.process(), app.clock.now_ms());
-        let claim = app.store.claim(scope, &keyed, hash, &identity.response_id, process, now_ms).await?;
+        let claim = app.store.claim(scope, &idempotency_key, hash, &identity.response_id, process, now_ms).await?;
         match claim {
             Claim::First => {
                 let (app, scope, response_id) = (Arc::clone(app), scope.clone(), identity.response_id.clone());
-                let claim = OpenClaim { app, scope, response_id, keyed: Some(keyed), guard: Some(guard) };
+                let claim =
+                    OpenClaim { app, scope, response_id, idempotency_key: Some(idempotency_key), guard: Some(guard) };
                 return Ok(ClaimOutcome::First(FirstRequest { identity, claim }));
             }
             Claim::Mismatch => {
@@ -185,7 +186,7 @@ pub async fn claim(
     }
 }
 
-type Answering = oneshot::Sender<Result<TurnReply, Fault>>;
+type ReplySender = oneshot::Sender<Result<TurnReply, Fault>>;
 
 /// Runs a turn. The receiver of `answering` is dropped when the caller disconnects.
 async fn run(
@@ -193,12 +194,12 @@ async fn run(
     scope: &Scope,
     claim: OpenClaim,
     mut turn: TurnRequest<'static>,
-    answering: Answering,
+    answering: ReplySender,
 ) {
     let received = Instant::now();
     let (announcement, announced) = Announcement::new(turn.strict);
     turn.announcement = Some(announcement);
-    turn.idempotency.clone_from(&claim.keyed);
+    turn.idempotency.clone_from(&claim.idempotency_key);
     let (working, caller) = (Arc::clone(app), scope.clone());
     let mut starting: StartFuture = Box::pin(async move { turns::begin(&working, &caller, turn).await });
     match head_or_start(&app.engine, received, announced, &mut starting).await {
@@ -226,7 +227,7 @@ async fn run_detached(app: &Application, mut claim: OpenClaim, starting: StartFu
         Err(fault) => claim.refuse(&fault).await,
         Ok(started) => {
             // The turn's last write settles the claim.
-            claim.keyed = None;
+            claim.idempotency_key = None;
             if let StartedTurn::Running(running) = started {
                 drop(app.engine.detach(running.run));
             }
@@ -246,12 +247,12 @@ async fn reply_to(
             Err(fault)
         }
         Ok(queued @ StartedTurn::Queued { .. }) => {
-            claim.keyed = None;
+            claim.idempotency_key = None;
             reply(app, scope, queued).await
         }
         Ok(StartedTurn::Running(running)) if running.stored => {
             // The turn's last write settles the claim.
-            claim.keyed = None;
+            claim.idempotency_key = None;
             reply_detached(app, scope, running).await
         }
         Ok(StartedTurn::Running(running)) => reply_unstored(app, running, claim).await,
@@ -346,7 +347,7 @@ struct OpenClaim {
     app: Arc<Application>,
     scope: Scope,
     response_id: String,
-    keyed: Option<IdempotencyKey>,
+    idempotency_key: Option<IdempotencyKey>,
     guard: Option<ClaimGuard>,
 }
 
@@ -370,11 +371,11 @@ impl OpenClaim {
     }
 
     fn settle(&mut self, answer: Option<Answer>) -> BoxFuture<'static, ()> {
-        let Some(keyed) = self.keyed.take() else { return Box::pin(async {}) };
+        let Some(idempotency_key) = self.idempotency_key.take() else { return Box::pin(async {}) };
         let (app, scope, response_id) = (Arc::clone(&self.app), self.scope.clone(), self.response_id.clone());
         let guard = self.guard.take();
         Box::pin(async move {
-            if let Err(error) = app.store.settle(&scope, &keyed, &response_id, answer).await {
+            if let Err(error) = app.store.settle(&scope, &idempotency_key, &response_id, answer).await {
                 // The engine releases the claim when the store is available again.
                 tracing::warn!("an idempotency claim could not be settled: {error}");
             }
@@ -385,7 +386,7 @@ impl OpenClaim {
 
 impl Drop for OpenClaim {
     fn drop(&mut self) {
-        if self.keyed.is_some() {
+        if self.idempotency_key.is_some() {
             let settling = self.settle(None);
             self.app.engine.spawn_detached(settling);
         }

@@ -18,7 +18,7 @@ struct Shelves {
 }
 
 fn unasked<'a, T: Send + 'a>() -> Stored<'a, T> {
-    Box::pin(async { Err(StoreError::Broken("nobody asks for this".to_owned())) })
+    Box::pin(async { Err(StoreError::Broken("not part of this test".to_owned())) })
 }
 
 impl KnowledgeStore for Shelves {
@@ -126,7 +126,7 @@ fn shelves(embedding_model: Option<&str>) -> Shelves {
     Shelves { collections: vec![collection("code", embedding_model)], chunks, ..Shelves::default() }
 }
 
-#[expect(clippy::disallowed_methods, reason = "somebody has to look")]
+#[expect(clippy::disallowed_methods, reason = "a test needs a caller without authentication")]
 fn scope() -> Scope {
     Scope::authenticated(1, "u", TenantState::Stored, Rights::USE)
 }
@@ -202,7 +202,7 @@ async fn a_collection_that_is_not_there_is_told_and_the_others_are_searched() {
 }
 
 #[tokio::test]
-async fn a_question_without_words_finds_nothing_and_asks_nobody() {
+async fn a_question_without_words_finds_nothing_and_calls_no_embedder() {
     for text in ["", " \n", "?!", "the of and"] {
         let (shelves, east) = (Arc::new(shelves(Some("m"))), Arc::new(East::default()));
         assert_eq!(find_with(&shelves, &east, text, &[], 5).await, (vec![], vec![]), "{text}");

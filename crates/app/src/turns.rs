@@ -4,7 +4,6 @@
 pub(crate) mod bounds;
 mod context;
 mod files;
-mod head;
 mod no_model;
 mod profile;
 mod queue;
@@ -33,10 +32,9 @@ pub use bounds::{Tally, check_items, check_metadata, check_size};
 pub(crate) use context::Context;
 pub use context::{ConnectionMemory, no_such_response};
 pub(crate) use files::check as check_files;
-pub use head::{HeadDue, head_or_start};
 pub(crate) use profile::apply as apply_profile;
 pub use queue::QueueRunner;
-pub use reply::{EventStream, ReplyBody, ReplyHead, TurnReply, follow, respond};
+pub use reply::{EventStream, HeadDue, ReplyBody, ReplyHead, TurnReply, follow, head_or_start, respond};
 pub(crate) use reply::{StartFuture, opening, reply, reply_detached};
 pub use request::{HistorySource, OfferedTools, ShownParameters, TurnPolicy, TurnRequest};
 pub(crate) use stored_responses::cursor;
@@ -225,7 +223,7 @@ async fn run(
             .then(|| Box::new(begin(Status::InProgress, number_items(own, &mut ids), None))),
         flush_after: if background || turn.idempotency.is_some() { FLUSH_FOLLOWED } else { FLUSH_READ },
         previous: view.previous_response_id.as_deref().filter(|id| !id.is_empty()).map(ToOwned::to_owned),
-        keyed: turn.idempotency.clone(),
+        idempotency_key: turn.idempotency.clone(),
         streamed,
         session: policy.and_then(|policy| policy.session.clone()),
         raw_answer: policy.is_some_and(|policy| policy.keep_raw_answer),

@@ -9,14 +9,12 @@ pub mod recommendation;
 pub mod request;
 mod session;
 pub mod settings;
-mod window;
 
 use amalgam_core::hex;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
-pub use session::AssistantSessionTurn;
-pub use window::window;
+pub use session::{AssistantSessionTurn, window};
 
 /// The identifier of a user for an upstream: 64 hexadecimal digits that cannot be traced back without the salt.
 ///

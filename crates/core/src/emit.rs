@@ -55,7 +55,7 @@ pub struct Emitter {
     frames: Writer,
     output: Vec<Json>,
     /// Items that are stored with private fields, by their position.
-    kept: Vec<(usize, Json)>,
+    stored_forms: Vec<(usize, Json)>,
     /// Where something was found that can be cited.
     citations: Option<Box<Citations>>,
     open: Option<Open>,
@@ -128,7 +128,7 @@ impl Emitter {
             sequence: 0,
             frames: Writer::default(),
             output: Vec::new(),
-            kept: Vec::new(),
+            stored_forms: Vec::new(),
             citations: None,
             open: None,
             waiting: VecDeque::new(),
@@ -159,9 +159,9 @@ impl Emitter {
 
     /// `response.in_progress`, after the events of [`Emitter::wait`]; nothing if more than those were emitted before, by
     /// a process that began the response and did not finish it.
-    pub fn begin_after_waiting(&mut self, told: u64) {
-        self.sequence = told;
-        if told <= EVENTS_OF_WAITING {
+    pub fn begin_after_waiting(&mut self, sent: u64) {
+        self.sequence = sent;
+        if sent <= EVENTS_OF_WAITING {
             self.life_cycle(EventKind::InProgress);
         }
     }
@@ -212,7 +212,7 @@ impl Emitter {
             ModelEvent::Annotation(annotation) => self.annotation(annotation),
             ModelEvent::Refusal(delta) => self.refusal(&delta),
             ModelEvent::PartEnd => self.close_part(),
-            // An item's end is told with the next thing that happens: only then is it known whether it was cut.
+            // An item's end is sent with the next thing that happens: only then is it known whether it was cut.
             ModelEvent::MessageEnd => {
                 if let Some(Open::Message(message)) = &mut self.open {
                     message.ended = true;
@@ -279,13 +279,13 @@ impl Emitter {
 
     /// The complete items, as they are stored and sent to a model again.
     pub fn kept_output(&self) -> Cow<'_, [Json]> {
-        if self.kept.is_empty() {
+        if self.stored_forms.is_empty() {
             return Cow::Borrowed(&self.output);
         }
         let mut output = self.output.clone();
-        for (index, kept) in &self.kept {
+        for (index, stored) in &self.stored_forms {
             if let Some(item) = output.get_mut(*index) {
-                *item = kept.clone();
+                *item = stored.clone();
             }
         }
         Cow::Owned(output)

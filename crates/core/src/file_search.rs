@@ -33,11 +33,11 @@ const MAX_ID_BYTES: usize = 64;
 /// The queries in a call's arguments: `queries`, or a single `query`.
 pub fn queries(arguments: Raw<'_>) -> Vec<Cow<'_, str>> {
     let texts = |raw: Raw<'_>| matches!(raw.shape(), Shape::Array | Shape::String);
-    let said = arguments.get("queries").filter(|said| texts(*said)).or_else(|| arguments.get("query"));
-    let Some(said) = said else { return Vec::new() };
-    match said.as_str() {
+    let queries = arguments.get("queries").filter(|queries| texts(*queries)).or_else(|| arguments.get("query"));
+    let Some(queries) = queries else { return Vec::new() };
+    match queries.as_str() {
         Some(query) => vec![query.decode()],
-        None => said.elements().filter_map(Raw::as_str).map(|query| query.decode()).collect(),
+        None => queries.elements().filter_map(Raw::as_str).map(|query| query.decode()).collect(),
     }
 }
 

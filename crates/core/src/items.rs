@@ -71,24 +71,24 @@ pub fn number_item(item: &Item<'_>, ids: &mut Ids) -> NewItem {
 }
 
 /// Writes a stored item as the API returns it.
-pub fn write_item(writer: &mut Writer, kept: Raw<'_>) {
+pub fn write_item(writer: &mut Writer, stored: Raw<'_>) {
     // Stored items were parsed once; a later version may have stored one that this version cannot parse.
-    let Ok(item) = Item::read(kept) else { return writer.raw(kept) };
-    let missing = |name: &str| kept.get(name).is_none_or(Raw::is_null);
+    let Ok(item) = Item::read(stored) else { return writer.raw(stored) };
+    let missing = |name: &str| stored.get(name).is_none_or(Raw::is_null);
     match &item.kind {
-        ItemKind::Message(message) => write_message(writer, kept, message),
+        ItemKind::Message(message) => write_message(writer, stored, message),
         ItemKind::FunctionCall(_)
         | ItemKind::FunctionCallOutput(_)
         | ItemKind::CustomToolCall(_)
         | ItemKind::CustomToolCallOutput(_)
             if missing("status") =>
         {
-            write_with_status(writer, kept);
+            write_with_status(writer, stored);
         }
         ItemKind::Hosted(HostedItem::FileSearchCall | HostedItem::McpCall | HostedItem::McpApprovalRequest) => {
-            file_search::write_shown(writer, kept, Results::Hidden);
+            file_search::write_shown(writer, stored, Results::Hidden);
         }
-        _ => writer.raw(kept),
+        _ => writer.raw(stored),
     }
 }
 
@@ -163,19 +163,19 @@ fn write_field(writer: &mut Writer, key: JsonStr<'_>, value: Raw<'_>) {
     writer.raw(value);
 }
 
-fn write_with_status(writer: &mut Writer, kept: Raw<'_>) {
+fn write_with_status(writer: &mut Writer, stored: Raw<'_>) {
     writer.object(|writer| {
-        write_fields(writer, kept, &["status"]);
+        write_fields(writer, stored, &["status"]);
         writer.key("status").string("completed");
     });
 }
 
-fn write_message(writer: &mut Writer, kept: Raw<'_>, message: &Message<'_>) {
+fn write_message(writer: &mut Writer, stored: Raw<'_>, message: &Message<'_>) {
     writer.object(|writer| {
-        write_identity(writer, kept);
+        write_identity(writer, stored);
         writer.key("type").string("message");
         writer.key("status").string(message.status.as_deref().unwrap_or("completed"));
-        for (key, value) in kept.fields() {
+        for (key, value) in stored.fields() {
             match &*key.decode() {
                 "id" | "type" | "status" => {}
                 "content" => write_content(writer.key("content"), message, value),
@@ -185,13 +185,13 @@ fn write_message(writer: &mut Writer, kept: Raw<'_>, message: &Message<'_>) {
     });
 }
 
-fn write_identity(writer: &mut Writer, kept: Raw<'_>) {
-    if let Some(id) = kept.get("id") {
+fn write_identity(writer: &mut Writer, stored: Raw<'_>) {
+    if let Some(id) = stored.get("id") {
         writer.key("id").raw(id);
     }
 }
 
-fn write_content(writer: &mut Writer, message: &Message<'_>, kept: Raw<'_>) {
+fn write_content(writer: &mut Writer, message: &Message<'_>, stored: Raw<'_>) {
     match &message.content {
         Content::Text(text) => writer.array(|writer| write_text_part(writer, message.role, *text)),
         Content::Parts(parts) => writer.array(|writer| {
@@ -207,7 +207,7 @@ fn write_content(writer: &mut Writer, message: &Message<'_>, kept: Raw<'_>) {
                 }
             }
         }),
-        Content::Value(_) => writer.raw(kept),
+        Content::Value(_) => writer.raw(stored),
     }
 }
 

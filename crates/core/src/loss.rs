@@ -79,8 +79,8 @@ impl Losses {
 fn shortened(text: Cow<'static, str>) -> Cow<'static, str> {
     match text.len() > Losses::MAX_TEXT_BYTES {
         true => {
-            let (kept, _) = text.split_at(text.floor_char_boundary(Losses::MAX_TEXT_BYTES));
-            Cow::Owned(format!("{kept}…"))
+            let (shortened, _) = text.split_at(text.floor_char_boundary(Losses::MAX_TEXT_BYTES));
+            Cow::Owned(format!("{shortened}…"))
         }
         false => text,
     }

@@ -30,19 +30,19 @@ impl StoredResponse {
 
     /// Writes the response object.
     pub fn write(&self, writer: &mut Writer) {
-        let told = &self.status;
+        let state = &self.status;
         let output = self.items(Results::Hidden);
         let settings = ResponseSettings::stored(self.settings.clone());
         Snapshot {
             id: &self.id,
             created_at: self.created_at_ms / 1000,
-            completed_at: told.completed_at_ms.map(|at| at / 1000),
-            status: told.status,
-            error: told.error.as_ref(),
-            incomplete_reason: told.incomplete_reason.as_deref(),
+            completed_at: state.completed_at_ms.map(|at| at / 1000),
+            status: state.status,
+            error: state.error.as_ref(),
+            incomplete_reason: state.incomplete_reason.as_deref(),
             output: &output,
-            usage: told.usage,
-            provenance: &told.provenance,
+            usage: state.usage,
+            provenance: &state.provenance,
             settings: &settings,
         }
         .write(writer);

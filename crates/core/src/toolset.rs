@@ -347,8 +347,8 @@ pub fn wire_name(namespace: Option<&str>, name: &str) -> String {
     let hash = full
         .bytes()
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-    let kept: String = full.chars().map(|c| if plain(c) { c } else { '_' }).take(MAX_NAME_BYTES - 9).collect();
-    format!("{kept}_{:08x}", hash as u32)
+    let plain_name: String = full.chars().map(|c| if plain(c) { c } else { '_' }).take(MAX_NAME_BYTES - 9).collect();
+    format!("{plain_name}_{:08x}", hash as u32)
 }
 
 impl<'a> Call<'a> {

@@ -382,7 +382,7 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3600);
 
     /// A stored response with one call.
-    fn kept(bodies: &RequestBodies, previous: Option<&str>, id: &str, mut call: Transcript) -> Transcript {
+    fn recorded(bodies: &RequestBodies, previous: Option<&str>, id: &str, mut call: Transcript) -> Transcript {
         let now_ms = call.asked_at_ms;
         if let Some(sent) = bodies.share(previous, id, std::slice::from_mut(&mut call), now_ms) {
             bodies.remember(id, sent);
@@ -394,13 +394,13 @@ mod tests {
     fn the_next_turn_of_a_chain_is_kept_as_what_is_new_in_it() {
         let bodies = RequestBodies::new(HOUR);
         let long = "said before ".repeat(200);
-        let first = kept(&bodies, None, "a", call(1, format!("[{long}]").as_bytes()));
+        let first = recorded(&bodies, None, "a", call(1, format!("[{long}]").as_bytes()));
         assert_eq!((first.base, first.request.len()), (None, long.len() + 2));
-        let second = kept(&bodies, Some("a"), "b", call(0, format!("[{long},new]").as_bytes()));
+        let second = recorded(&bodies, Some("a"), "b", call(0, format!("[{long},new]").as_bytes()));
         let shared = long.len() as u64 + 1;
         assert_eq!(second.base, Some(Base { response_id: "a".into(), number: 1, shared }));
         assert_eq!(second.request, Bytes::from_static(b",new]"));
-        let third = kept(&bodies, Some("b"), "c", call(0, format!("[{long},new,newer]").as_bytes()));
+        let third = recorded(&bodies, Some("b"), "c", call(0, format!("[{long},new,newer]").as_bytes()));
         assert_eq!(third.base.unwrap().shared, shared + 4);
     }
 
@@ -418,9 +418,9 @@ mod tests {
     fn what_is_not_remembered_or_too_different_is_kept_whole() {
         let bodies = RequestBodies::new(HOUR);
         let long = "x".repeat(4000);
-        kept(&bodies, None, "a", call(0, long.as_bytes()));
+        recorded(&bodies, None, "a", call(0, long.as_bytes()));
         for (previous, body) in [("never", long.clone()), ("a", format!("other{long}"))] {
-            let next = kept(&bodies, Some(previous), "b", call(0, body.as_bytes()));
+            let next = recorded(&bodies, Some(previous), "b", call(0, body.as_bytes()));
             assert_eq!((next.base, next.request.len()), (None, body.len()));
         }
     }
@@ -429,15 +429,15 @@ mod tests {
     fn nothing_builds_on_a_call_that_is_about_to_be_cleared_away_or_was_not_kept() {
         let bodies = RequestBodies::new(HOUR);
         let long = "x".repeat(4000);
-        kept(&bodies, None, "a", call(0, long.as_bytes()));
+        recorded(&bodies, None, "a", call(0, long.as_bytes()));
         let last = u64::try_from((HOUR - WRITE_MARGIN).as_millis()).unwrap();
         for (asked_at_ms, shares) in [(last - 1, true), (last, false), (2 * last, false)] {
-            let next = kept(&bodies, Some("a"), "b", Transcript { asked_at_ms, ..call(0, long.as_bytes()) });
+            let next = recorded(&bodies, Some("a"), "b", Transcript { asked_at_ms, ..call(0, long.as_bytes()) });
             assert_eq!(next.base.is_some(), shares, "{asked_at_ms}");
         }
         // The end of `c` was not written.
         assert!(bodies.share(None, "c", &mut [call(0, long.as_bytes())], 0).is_some());
-        assert_eq!(kept(&bodies, Some("c"), "d", call(0, long.as_bytes())).base, None);
+        assert_eq!(recorded(&bodies, Some("c"), "d", call(0, long.as_bytes())).base, None);
     }
 
     #[test]
@@ -445,7 +445,7 @@ mod tests {
         let bodies = RequestBodies::new(HOUR);
         let body = vec![b'x'; CACHE_BYTES / 4];
         for id in 0..10 {
-            kept(&bodies, None, &id.to_string(), call(0, &body));
+            recorded(&bodies, None, &id.to_string(), call(0, &body));
         }
         let remembered = bodies.lock();
         assert_eq!((remembered.by_response.len(), remembered.order.len()), (4, 4));

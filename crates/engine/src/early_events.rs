@@ -28,12 +28,12 @@ pub struct EarlyEvents<F> {
 }
 
 enum Stage<F> {
-    Waiting(Box<Waiting<F>>),
+    Waiting(Box<WaitingStream<F>>),
     Running(Box<TurnEvents>),
     Finished,
 }
 
-struct Waiting<F> {
+struct WaitingStream<F> {
     beginning: F,
     emitter: Emitter,
     /// The frames sent so far, which are stored once the turn runs.
@@ -57,7 +57,9 @@ impl<F> EarlyEvents<F> {
         emitter.begin();
         let keepalive = engine.settings.keepalive;
         let timer = Box::pin(sleep_until(Instant::now() + keepalive));
-        Self { stage: Stage::Waiting(Box::new(Waiting { beginning, emitter, sent: Vec::new(), keepalive, timer })) }
+        Self {
+            stage: Stage::Waiting(Box::new(WaitingStream { beginning, emitter, sent: Vec::new(), keepalive, timer })),
+        }
     }
 
     /// The output items, once the turn has ended successfully.
@@ -69,7 +71,7 @@ impl<F> EarlyEvents<F> {
     }
 }
 
-impl<F> Waiting<F> {
+impl<F> WaitingStream<F> {
     /// Takes the frames that are ready, if there are any.
     fn take(&mut self) -> Option<EventBatch> {
         if !self.emitter.has_frames() {

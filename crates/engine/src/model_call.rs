@@ -75,15 +75,15 @@ impl Engine {
         let mut last = None;
         for (index, candidate) in call.candidates.iter().enumerate() {
             let more = index + 1 < call.candidates.len();
-            let mut asked = self.call_candidate(call, candidate, call_record).await;
-            if let (true, Ok(accepted)) = (more, &mut asked) {
+            let mut result = self.call_candidate(call, candidate, call_record).await;
+            if let (true, Ok(accepted)) = (more, &mut result) {
                 // The last candidate's stream is returned unread: there is no fallback after it.
                 match read_to_first_output(&mut accepted.stream).await {
                     Ok(first) => accepted.first = first,
-                    Err(failed) => asked = Err(failed),
+                    Err(failed) => result = Err(failed),
                 }
             }
-            match asked {
+            match result {
                 Ok(accepted) => return Ok(accepted),
                 Err(CandidateFailure { fault, try_next }) => {
                     if !(try_next && more) {

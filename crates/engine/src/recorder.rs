@@ -42,7 +42,7 @@ pub struct TurnStorage {
     /// The response that this one continues.
     pub previous: Option<String>,
     /// The idempotency claim that the turn's end settles.
-    pub keyed: Option<IdempotencyKey>,
+    pub idempotency_key: Option<IdempotencyKey>,
     /// Whether frames are stored, so that another connection can follow the stream.
     pub streamed: bool,
     /// The longest time before frames are written.
@@ -61,7 +61,7 @@ pub(crate) struct Recorder {
     /// The beginning, until it is written.
     begin: Option<Box<Begin>>,
     previous: Option<String>,
-    keyed: Option<IdempotencyKey>,
+    idempotency_key: Option<IdempotencyKey>,
     pub(crate) streamed: bool,
     pub(crate) flush_after: Duration,
     call_record: CallRecord,
@@ -101,7 +101,7 @@ impl Recorder {
             response_id,
             begin: storage.begin,
             previous: storage.previous,
-            keyed: storage.keyed,
+            idempotency_key: storage.idempotency_key,
             streamed: storage.streamed,
             flush_after: storage.flush_after,
             call_record,
@@ -191,7 +191,7 @@ impl Recorder {
 
     /// Leaves the claim to the request that made it: no model has accepted the turn.
     pub(crate) fn exclude_claim(&mut self) {
-        self.keyed = None;
+        self.idempotency_key = None;
     }
 
     /// Whether nothing is left to write.
@@ -289,7 +289,7 @@ impl Recorder {
                 Some(_) => std::mem::take(&mut self.approvals),
                 None => Vec::new(),
             },
-            answer: self.keyed.take().map(|keyed| (keyed, answered.clone())),
+            answer: self.idempotency_key.take().map(|idempotency_key| (idempotency_key, answered.clone())),
             ..self.empty_write()
         };
         self.finished = true;

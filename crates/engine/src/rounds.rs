@@ -49,7 +49,7 @@ pub(crate) struct Rounds {
     /// The number of journalled calls.
     calls: u32,
     /// Whether a model was called in this turn.
-    asked: bool,
+    model_called: bool,
 }
 
 /// The model call of the next round.
@@ -64,8 +64,17 @@ impl Rounds {
             0 => Turn::new(caps),
             decided => Turn::with_granted(caps, decided),
         };
-        let asked = turn_tools.approved.is_empty();
-        Self { engine, turn_tools, machine, answer: Answer::default(), earlier: Vec::new(), start: 0, calls: 0, asked }
+        let model_called = turn_tools.approved.is_empty();
+        Self {
+            engine,
+            turn_tools,
+            machine,
+            answer: Answer::default(),
+            earlier: Vec::new(),
+            start: 0,
+            calls: 0,
+            model_called,
+        }
     }
 
     /// The index in the output of the last round's first item.
@@ -111,9 +120,9 @@ impl Run {
     fn on_answer_finished(&mut self, finish: Finish) -> Result<(), Fault> {
         self.end_call(None);
         let spent = self.usage_so_far();
-        let kept = self.recorder.is_some();
+        let stored = self.recorder.is_some();
         let Some(rounds) = &mut self.rounds else { return Ok(()) };
-        if !kept {
+        if !stored {
             rounds.machine.be_unattended();
         }
         let answer = std::mem::take(&mut rounds.answer);
@@ -183,7 +192,7 @@ impl Run {
         self.run_calls(calls, answer.held)
     }
 
-    /// Starts a turn with calls that were approved since the model asked for them.
+    /// Starts a turn with calls that were approved since the model requested them.
     pub(crate) fn start_approved_calls(&mut self) -> Result<(), Fault> {
         let Some(rounds) = &mut self.rounds else { return Ok(()) };
         let approved = std::mem::take(&mut rounds.turn_tools.approved);
@@ -387,16 +396,16 @@ impl Run {
             instructions: rounds.machine.instructions().to_vec(),
             allow_tools: tools,
             // Approved calls at the beginning do not count: the model has not been called in this turn.
-            relax_tool_choice: rounds.asked,
+            relax_tool_choice: rounds.model_called,
             output_tokens: left,
         };
-        rounds.asked = true;
+        rounds.model_called = true;
         let (engine, prompt) = (rounds.engine.clone(), Arc::clone(&rounds.turn_tools.prompt));
         let scope = rounds.turn_tools.scope.clone();
         let mut call_record = self.call_record.clone();
         self.phase = Phase::CallingModel(Box::pin(async move {
-            let asked = prompt.call(&engine, &scope, &round, &mut call_record).await;
-            (asked, call_record)
+            let result = prompt.call(&engine, &scope, &round, &mut call_record).await;
+            (result, call_record)
         }));
         Ok(())
     }
@@ -404,9 +413,9 @@ impl Run {
     /// Waits until a model accepts the next round.
     pub(crate) fn poll_model_call(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
         let Phase::CallingModel(asking) = &mut self.phase else { return Poll::Ready(Ok(())) };
-        let (asked, call_record) = std::task::ready!(asking.as_mut().poll(context));
+        let (result, call_record) = std::task::ready!(asking.as_mut().poll(context));
         self.call_record = call_record;
-        Poll::Ready(asked.map(|accepted| {
+        Poll::Ready(result.map(|accepted| {
             if accepted.losses != self.losses {
                 log_losses(self.response_id(), &accepted.upstream, &accepted.model, &accepted.losses);
             }

@@ -14,7 +14,7 @@ use super::{
 use crate::composition::DEFAULT_MODE;
 
 /// A mode that every tenant has.
-struct Seeded {
+struct SeedMode {
     name: &'static str,
     display_name: &'static str,
     system_prompt: &'static str,
@@ -22,8 +22,8 @@ struct Seeded {
 }
 
 /// Sorted by name.
-static SEEDED: [Seeded; 4] = [
-    Seeded {
+static SEEDED: [SeedMode; 4] = [
+    SeedMode {
         name: "CODE_EDIT",
         display_name: "Code editing",
         system_prompt: "\
@@ -38,7 +38,7 @@ You change source code on behalf of the person you work for.
 not verify.",
         tools: &[SEARCH_KNOWLEDGE],
     },
-    Seeded {
+    SeedMode {
         name: "DDR_CREATION",
         display_name: "Design record",
         system_prompt: "\
@@ -53,7 +53,7 @@ open questions. Leave a part out only if it has nothing to say.
 - Do not write code for the design unless you are asked to; short shapes and examples are welcome.",
         tools: &[SEARCH_KNOWLEDGE],
     },
-    Seeded {
+    SeedMode {
         name: DEFAULT_MODE,
         display_name: "General",
         system_prompt: "\
@@ -64,7 +64,7 @@ You are a capable colleague in a software team. Find out what is wanted, answer 
 - Say what you do not know instead of guessing.",
         tools: &[],
     },
-    Seeded {
+    SeedMode {
         name: "QA",
         display_name: "Questions and answers",
         system_prompt: "\
@@ -79,7 +79,7 @@ You answer questions about a code base and its documents. You change nothing.
     },
 ];
 
-impl Seeded {
+impl SeedMode {
     fn mode(&self) -> Mode {
         Mode {
             name: self.name.to_owned(),
@@ -102,13 +102,13 @@ pub fn find(name: &str, own: &[Mode]) -> Option<Mode> {
 
 /// The seeded mode with this name.
 pub fn seeded(name: &str) -> Option<Mode> {
-    SEEDED.iter().find(|seeded| seeded.name.eq_ignore_ascii_case(name)).map(Seeded::mode)
+    SEEDED.iter().find(|seeded| seeded.name.eq_ignore_ascii_case(name)).map(SeedMode::mode)
 }
 
 /// All modes of a tenant with these own modes, by name.
 pub fn all(own: &[Mode]) -> Vec<Mode> {
     let is_own = |name: &str| own.iter().any(|mode| mode.name.eq_ignore_ascii_case(name));
-    let seeded = SEEDED.iter().filter(|seeded| !is_own(seeded.name)).map(Seeded::mode);
+    let seeded = SEEDED.iter().filter(|seeded| !is_own(seeded.name)).map(SeedMode::mode);
     let mut all: Vec<Mode> = own.iter().cloned().chain(seeded).collect();
     all.sort_by_cached_key(|mode| mode.name.to_ascii_lowercase());
     all

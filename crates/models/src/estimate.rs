@@ -62,7 +62,7 @@ struct CountedText {
 /// Escaped text up to a bound, and its full length.
 #[derive(Default)]
 struct Text {
-    kept: Vec<u8>,
+    beginning: Vec<u8>,
     length: usize,
 }
 
@@ -148,12 +148,12 @@ impl CountedText {
 impl Text {
     fn push(&mut self, escaped: &[u8]) {
         self.length += escaped.len();
-        let room = COUNTED_BYTES.saturating_sub(self.kept.len());
-        self.kept.extend_from_slice(escaped.get(..room.min(escaped.len())).unwrap_or_default());
+        let room = COUNTED_BYTES.saturating_sub(self.beginning.len());
+        self.beginning.extend_from_slice(escaped.get(..room.min(escaped.len())).unwrap_or_default());
     }
 
     fn count(&self) -> u64 {
-        count_beginning(&Literal::from_escaped(&self.kept).decode(), self.kept.len(), self.length)
+        count_beginning(&Literal::from_escaped(&self.beginning).decode(), self.beginning.len(), self.length)
     }
 }
 

@@ -229,7 +229,7 @@ impl Auth {
         let now = Instant::now();
         let inner = &self.0;
         let (cached, stale) = match inner.cache.get(&hash, now) {
-            CacheEntry::Good(identity) => {
+            CacheEntry::Valid(identity) => {
                 let connection = request.extensions().get::<Peer>().map(|peer| &peer.key);
                 let scope = inner.authorize(&identity, request.headers(), required_right);
                 return CallerLookup::Done(scope.and_then(|scope| inner.count(connection, &hash).map(|()| scope)));

@@ -274,7 +274,7 @@ async fn unknown_revoked_and_expired_keys_are_told_the_same() {
     let (revoked, expired) = (world.key(Rights::USE, None).await, world.key(Rights::USE, Some(1)).await);
     world.store.change(|key| key.revoked_at_ms = key.expires_at_ms.is_none().then_some(1));
     let mut told = Vec::new();
-    for key in [revoked.as_str(), &expired, "am_nobody"] {
+    for key in [revoked.as_str(), &expired, "am_unknown"] {
         let before = world.lookups();
         let request = Request::builder().header(header::AUTHORIZATION, bearer(key)).body(()).unwrap();
         let CallerLookup::Pending(asking) = world.auth.admit(&request, RequiredRight::Use) else {
@@ -286,7 +286,7 @@ async fn unknown_revoked_and_expired_keys_are_told_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_its_store_nobody_new_gets_in_and_nobody_is_told_that_a_key_is_wrong() {
+async fn without_its_store_no_new_caller_is_accepted_and_no_key_is_called_wrong() {
     let world = World::new(false);
     let (seen, unseen) = (bearer(&world.key(Rights::USE, None).await), bearer(&world.key(Rights::USE, None).await));
     world.ask(&[&seen]).await.unwrap();
@@ -324,7 +324,10 @@ async fn with_another_master_key_only_keys_of_the_store_are_closed_and_none_is_c
     assert_eq!(world.ask(&[&key]).await, Err(FaultKind::StoreDown));
     assert_eq!(world.ask(&[&bearer(CONFIGURED)]).await.unwrap().tenant_id(), 2);
     let order = KeyOrder { tenant_id: 1, rights: Rights::USE, user: None, label: None, expires_at_ms: None };
-    assert!(issue(&*world.store, &pepper, Operator::of_this_process(), order, 0).await.is_err(), "nobody could use it");
+    assert!(
+        issue(&*world.store, &pepper, Operator::of_this_process(), order, 0).await.is_err(),
+        "no caller could use it"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -342,7 +345,7 @@ async fn a_change_of_the_tenant_reaches_every_kind_of_caller_within_five_seconds
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_open_door_takes_everybody_but_a_wrong_key_of_ours() {
+async fn without_authentication_every_caller_is_accepted_but_a_wrong_key_of_ours() {
     let world = World::new(true);
     let own = bearer(&world.key(Rights::USE.and(Rights::ADMIN), None).await);
     for anything in [&[][..], &["Bearer none"], &["Basic abc"], &["nonsense"]] {
@@ -409,7 +412,7 @@ async fn an_address_that_guesses_is_slowed_down_and_good_keys_are_not() {
     }
     world.ask(&[&good]).await.unwrap();
     world.ask(&[&bearer(CONFIGURED)]).await.unwrap();
-    // Whoever repeats one wrong key learns that it is wrong, and costs nothing.
+    // A caller that repeats one wrong key gets the same error, from the cache.
     pass(Duration::from_secs(10)).await;
     for _ in 0..100 {
         assert_eq!(world.ask(&["Bearer am_wrong"]).await, Err(FaultKind::Unauthenticated));

@@ -72,7 +72,7 @@ where
     }
     let mut chunks = pin!(body);
     let mut pace = None;
-    let mut whole = Collected::new(limits, memory, usize::try_from(stated).unwrap_or(0));
+    let mut whole = PartialBody::new(limits, memory, usize::try_from(stated).unwrap_or(0));
     loop {
         // Most bodies arrive with their head: data that is here already needs no timer.
         let next = match chunks.frame().now_or_never() {
@@ -185,7 +185,7 @@ pub(crate) fn too_much_text(limit: usize) -> Fault {
 
 /// The received part of a body, within its limits.
 #[derive(Debug)]
-struct Collected {
+struct PartialBody {
     limits: BodyLimits,
     stated: usize,
     reservation: Reservation,
@@ -209,7 +209,7 @@ impl Chunks {
     }
 }
 
-impl Collected {
+impl PartialBody {
     /// An empty buffer; `stated` is the length that the sender announced.
     fn new(limits: BodyLimits, memory: &RequestMemory, stated: usize) -> Self {
         let chunks = Chunks::One(Bytes::new());

@@ -108,7 +108,7 @@ impl Reservation {
     pub(crate) fn hold(self, bytes: Bytes) -> Bytes {
         match bytes.is_empty() {
             true => bytes,
-            false => Bytes::from_owner(Held { bytes, _reservation: self }),
+            false => Bytes::from_owner(ReservedBytes { bytes, _reservation: self }),
         }
     }
 }
@@ -119,12 +119,12 @@ impl Drop for Reservation {
     }
 }
 
-struct Held {
+struct ReservedBytes {
     bytes: Bytes,
     _reservation: Reservation,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for ReservedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }

@@ -120,7 +120,7 @@ pub(crate) fn app(state: TenantState) -> Arc<App> {
 }
 
 /// What a server answers.
-pub(crate) struct Told {
+pub(crate) struct TestAnswer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Value,
@@ -133,7 +133,7 @@ pub(crate) async fn ask(
     path: &str,
     key: Option<&str>,
     body: &str,
-) -> Told {
+) -> TestAnswer {
     let mut request = Request::builder().method(method).uri(path).header("content-type", "application/json");
     request = request.header("host", "localhost");
     if let Some(key) = key {
@@ -142,7 +142,7 @@ pub(crate) async fn ask(
     let response = server.oneshot(request.body(Body::from(body.to_owned())).unwrap()).await.unwrap();
     let (head, body) = response.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
-    Told { status: head.status, headers: head.headers, body: serde_json::from_slice(&body).unwrap() }
+    TestAnswer { status: head.status, headers: head.headers, body: serde_json::from_slice(&body).unwrap() }
 }
 
 /// A server without a single model, whose store holds nothing and loses whatever it is told.

@@ -110,7 +110,7 @@ fn split(url: &str) -> Result<Split, PostgresOpenError> {
     }) else {
         return Ok(Split { rest: url.to_owned(), mode: None, roots: None });
     };
-    let (mut mode, mut roots, mut kept) = (None, None, Vec::new());
+    let (mut mode, mut roots, mut others) = (None, None, Vec::new());
     for pair in query.split('&') {
         match pair.split_once('=') {
             Some(("sslmode", value)) => mode = Some(value.to_owned()),
@@ -119,12 +119,12 @@ fn split(url: &str) -> Result<Split, PostgresOpenError> {
             Some(("sslcert" | "sslkey" | "sslpassword", _)) => {
                 return Err(PostgresOpenError::Address("it asks for a client's certificate, which is not supported"));
             }
-            _ => kept.push(pair),
+            _ => others.push(pair),
         }
     }
-    let rest = match kept.is_empty() {
+    let rest = match others.is_empty() {
         true => base,
-        false => [&base, "?", &kept.join("&")].concat(),
+        false => [&base, "?", &others.join("&")].concat(),
     };
     Ok(Split { rest, mode, roots })
 }

@@ -126,7 +126,7 @@ statements! {
             WHERE tenant_id = $1 AND user_id = $2 AND stem = $3 AND id = $4 AND status = 'cancelled'
                 AND provenance IS NULL
             RETURNING id, chain, position
-        ), said AS (
+        ), appended AS (
             UPDATE items SET output = $7 FROM completed
             WHERE items.chain = completed.chain AND items.position = completed.position
                 AND items.tenant_id = $1 AND items.user_id = $2
@@ -258,22 +258,22 @@ pub(super) async fn add_unfinished(connection: &Connection, job: &Job) -> Result
 }
 
 /// The places of the answers that show which writes are this process's to make.
-struct Held {
+struct OutcomePositions {
     /// Of all writes that begin a response, and of all that only add events: the ids of those that are kept.
     together: Vec<usize>,
     /// Of each other write: a row, if it is kept.
     each: Vec<Option<usize>>,
 }
 
-impl Held {
+impl OutcomePositions {
     fn written(&self, answers: &[Vec<Row>], jobs: &[Job]) -> Result<Vec<WriteOutcome>, PostgresFailure> {
         let rows = |at: usize| answers.get(at).map(Vec::as_slice).unwrap_or_default();
         let ids = self.together.iter().flat_map(|at| rows(*at)).map(|row| row.try_get(0));
-        let kept: HashSet<&str> = ids.collect::<Result<_, _>>()?;
+        let written: HashSet<&str> = ids.collect::<Result<_, _>>()?;
         let written = jobs.iter().zip(&self.each).map(|(job, at)| {
             let is_kept = match at {
                 Some(at) => !rows(*at).is_empty(),
-                None => kept.contains(job.write.response_id.as_str()),
+                None => written.contains(job.write.response_id.as_str()),
             };
             if is_kept { WriteOutcome::Kept } else { WriteOutcome::Lost }
         });
@@ -338,7 +338,7 @@ impl<'a> BatchPipeline<'a> {
     }
 
     /// The statements that hold the responses.
-    fn hold(&mut self, jobs: &'a [Job]) -> Held {
+    fn hold(&mut self, jobs: &'a [Job]) -> OutcomePositions {
         let client = self.connection.client();
         let mut together = Vec::new();
         let begin: Vec<&Job> = jobs.iter().filter(|job| job.write.begin.is_some()).collect();
@@ -356,7 +356,7 @@ impl<'a> BatchPipeline<'a> {
             let (sql, together) = holding(job);
             (!together).then(|| self.hold_one(job, sql))
         });
-        Held { each: each.collect(), together }
+        OutcomePositions { each: each.collect(), together }
     }
 
     fn hold_one(&mut self, job: &'a Job, sql: Sql) -> usize {
@@ -392,8 +392,8 @@ impl<'a> BatchPipeline<'a> {
             if let Some(events) = job.write.events.as_ref().filter(|_| !job.is_events_only()) {
                 self.events(job, events);
             }
-            if let Some((keyed, answer)) = &job.write.answer {
-                self.answer(job, keyed, answer.as_ref());
+            if let Some((idempotency_key, answer)) = &job.write.answer {
+                self.answer(job, idempotency_key, answer.as_ref());
             }
             if let Some(answer) = &job.write.raw_answer {
                 self.raw_answer(job, answer);
@@ -455,12 +455,13 @@ impl<'a> BatchPipeline<'a> {
         });
     }
 
-    fn answer(&mut self, job: &'a Job, keyed: &'a IdempotencyKey, answer: Option<&'a Answer>) {
+    fn answer(&mut self, job: &'a Job, idempotency_key: &'a IdempotencyKey, answer: Option<&'a Answer>) {
         let client = self.connection.client();
         let statement = self.statement(if answer.is_some() { ANSWER } else { GIVE_BACK });
         self.pipeline.push(async move {
             let Key { tenant_id, user, stem, id } = Key::of(job);
-            let mut params: Vec<Param<'_>> = vec![&tenant_id, &user, &stem, &id, &job.mark, &keyed.route, &keyed.key];
+            let mut params: Vec<Param<'_>> =
+                vec![&tenant_id, &user, &stem, &id, &job.mark, &idempotency_key.route, &idempotency_key.key];
             let (status, content_type, body) = answer.map(answer_columns).unwrap_or_default();
             if answer.is_some() {
                 params.extend([&status as Param<'_>, &content_type, &body]);

@@ -108,8 +108,8 @@ fn mark_of(write: &TurnWrite) -> i64 {
     if let Some(session) = &write.session {
         (session.ticket.session_id, session.ticket.number, &session.answer).hash(&mut hasher);
     }
-    if let Some((keyed, answer)) = &write.answer {
-        (keyed, answer.is_some()).hash(&mut hasher);
+    if let Some((idempotency_key, answer)) = &write.answer {
+        (idempotency_key, answer.is_some()).hash(&mut hasher);
     }
     hasher.finish().cast_signed()
 }

@@ -105,29 +105,29 @@ async fn put_runs(client: &Client, statement: &Statement, jobs: &[Job]) -> Resul
 
 /// Whose an approval is, and of which response, says the turn that asks.
 async fn add_approvals(client: &Client, statement: &Statement, jobs: &[Job]) -> Result<Vec<Row>, Error> {
-    let asked: Vec<_> =
+    let approvals: Vec<_> =
         jobs.iter().flat_map(|job| job.write.approvals.iter().map(move |approval| (job, approval))).collect();
-    let keys = Keys::of(asked.iter().map(|(job, _)| *job));
-    let decisions = column(&asked, |(_, approval)| approval.decision.as_ref());
+    let keys = Keys::of(approvals.iter().map(|(job, _)| *job));
+    let decisions = column(&approvals, |(_, approval)| approval.decision.as_ref());
     let params: [Param<'_>; 18] = [
         &keys.tenants,
         &keys.users,
         &keys.stems,
         &keys.ids,
-        &column(&asked, |(job, _)| job.mark),
-        &column(&asked, |(_, approval)| approval.id.as_str()),
-        &column(&asked, |(_, approval)| approval.call_id.as_str()),
-        &column(&asked, |(_, approval)| approval.label.as_str()),
-        &column(&asked, |(_, approval)| approval.name.as_str()),
-        &column(&asked, |(_, approval)| approval.arguments.as_str()),
-        &column(&asked, |(_, approval)| approval.decider.name()),
-        &column(&asked, |(_, approval)| signed(approval.asked_at_ms)),
-        &column(&asked, |(_, approval)| signed(approval.expires_at_ms)),
+        &column(&approvals, |(job, _)| job.mark),
+        &column(&approvals, |(_, approval)| approval.id.as_str()),
+        &column(&approvals, |(_, approval)| approval.call_id.as_str()),
+        &column(&approvals, |(_, approval)| approval.label.as_str()),
+        &column(&approvals, |(_, approval)| approval.name.as_str()),
+        &column(&approvals, |(_, approval)| approval.arguments.as_str()),
+        &column(&approvals, |(_, approval)| approval.decider.name()),
+        &column(&approvals, |(_, approval)| signed(approval.asked_at_ms)),
+        &column(&approvals, |(_, approval)| signed(approval.expires_at_ms)),
         &column(&decisions, |decision| decision.map(|decision| decision.approve)),
         &column(&decisions, |decision| decision.and_then(|decision| decision.reason.as_deref())),
         &column(&decisions, |decision| decision.map(|decision| decision.by.as_str())),
         &column(&decisions, |decision| decision.map(|decision| signed(decision.at_ms))),
-        &column(&asked, |(_, approval)| approval.used_by.as_deref()),
+        &column(&approvals, |(_, approval)| approval.used_by.as_deref()),
     ];
     client.query(statement, &params).await
 }
@@ -162,7 +162,7 @@ pub(super) async fn unknown(
     Ok(unknown)
 }
 
-/// Forgets the calls of a response that is gone, and what was asked about them.
+/// Forgets the calls of a response that is gone, and what was approvals about them.
 pub(super) async fn forget(
     connection: &Connection,
     tenant_id: i64,

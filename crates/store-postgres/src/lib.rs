@@ -131,7 +131,7 @@ impl Postgres {
     /// Connects to `postgres://user:password@host:port/database` and brings its schema up to date.
     pub async fn open(url: &str, options: PostgresOptions) -> Result<SqlStore<Self>, PostgresOpenError> {
         let (address, connector) = connector(url, &options).await?;
-        let mut first = Driven::open(&connector).await?;
+        let mut first = MigrationConnection::open(&connector).await?;
         schema::check_version(&first.client).await?;
         match options.migrations {
             Migrations::Run => schema::migrate(&mut first.client).await?,
@@ -156,7 +156,7 @@ impl Postgres {
     /// What the database has and lacks. Changes nothing.
     pub async fn status(url: &str, options: &PostgresOptions) -> Result<Vec<MigrationStatus>, PostgresOpenError> {
         let (_, connector) = connector(url, options).await?;
-        let driven = Driven::open(&connector).await?;
+        let driven = MigrationConnection::open(&connector).await?;
         schema::check_version(&driven.client).await?;
         schema::status(&driven.client).await
     }
@@ -178,12 +178,12 @@ async fn connector(url: &str, options: &PostgresOptions) -> Result<(Arc<Address>
 }
 
 /// A connection without our settings: a migration may take its time.
-struct Driven {
+struct MigrationConnection {
     client: tokio_postgres::Client,
     _task: JoinSet<()>,
 }
 
-impl Driven {
+impl MigrationConnection {
     async fn open(connector: &Connector) -> Result<Self, PostgresOpenError> {
         let (client, connection) =
             connector.open().await.map_err(|failure| PostgresOpenError::Database(failure.into()))?;

@@ -70,7 +70,7 @@ statements! {
         WHERE created_at < $1 AND status NOT IN ('queued', 'in_progress') LIMIT $2";
     OperatorSql RESET_RUNTIME = "
         TRUNCATE responses, items, turns, usage_hours, stream_events, transcripts, tool_runs, approvals, idempotency, conversations,
-            conversation_items, session_line, message_metadata, messages, sessions, agent_sessions, agent_steps,
+            conversation_items, session_queue, message_metadata, messages, sessions, agent_sessions, agent_steps,
             mode_changes, files, file_contents";
     /// What turns of these tenants have written.
     OperatorSql RESET_RUNTIME_OF = "
@@ -86,7 +86,7 @@ statements! {
             of_idempotency AS (DELETE FROM idempotency WHERE tenant_id = ANY ($1)),
             of_conversations AS (DELETE FROM conversations WHERE tenant_id = ANY ($1)),
             of_conversation_items AS (DELETE FROM conversation_items WHERE tenant_id = ANY ($1)),
-            of_session_line AS (DELETE FROM session_line WHERE tenant_id = ANY ($1)),
+            of_session_queue AS (DELETE FROM session_queue WHERE tenant_id = ANY ($1)),
             of_message_metadata AS (DELETE FROM message_metadata WHERE tenant_id = ANY ($1)),
             of_messages AS (DELETE FROM messages WHERE tenant_id = ANY ($1)),
             of_sessions AS (DELETE FROM sessions WHERE tenant_id = ANY ($1)),
@@ -97,7 +97,7 @@ statements! {
         DELETE FROM files WHERE tenant_id = ANY ($1)";
     OperatorSql RESET_ASSISTANTS = "
         TRUNCATE responses, items, turns, usage_hours, stream_events, transcripts, tool_runs, approvals, idempotency, conversations,
-            conversation_items, session_line, message_metadata, messages, sessions, agent_sessions, agent_steps,
+            conversation_items, session_queue, message_metadata, messages, sessions, agent_sessions, agent_steps,
             mode_changes, files, file_contents, agent_tools, agent_configs, agent_profiles, profile_versions";
     /// What the assistants of these tenants are made of.
     OperatorSql RESET_ASSISTANTS_OF = "
@@ -108,7 +108,7 @@ statements! {
         DELETE FROM profile_versions WHERE tenant_id = ANY ($1)";
     OperatorSql RESET_ALL = "
         TRUNCATE responses, items, turns, usage_hours, stream_events, transcripts, tool_runs, approvals, idempotency, conversations,
-            conversation_items, session_line, message_metadata, messages, sessions, agent_sessions, agent_steps,
+            conversation_items, session_queue, message_metadata, messages, sessions, agent_sessions, agent_steps,
             mode_changes, files, file_contents, agent_tools, agent_configs, agent_profiles, profile_versions, agent_modes,
             courses, knowledge_collections, knowledge_documents, knowledge_chunks, knowledge_embeddings, knowledge_words,
             api_keys, tenants, memory";

@@ -26,6 +26,7 @@ pub(super) const MIGRATIONS: &[Migration] = migrations!(
     "V007__raw_answers",
     "V008__provenance",
     "V009__provider_ids",
+    "V010__session_queue",
     "V011__turns"
 );
 

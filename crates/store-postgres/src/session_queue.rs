@@ -26,12 +26,12 @@ statements! {
     /// The message, its metadata, the count, and the turn that answers, if this entry is first.
     UserSql APPEND = "
         WITH entry AS (
-            UPDATE session_line SET response_id = $5
+            UPDATE session_queue SET response_id = $5
             WHERE tenant_id = $1 AND user_id = $2 AND session_id = $3 AND number = $4 AND response_id IS NULL
-                AND NOT EXISTS (SELECT FROM session_line before
+                AND NOT EXISTS (SELECT FROM session_queue before
                     WHERE before.tenant_id = $1 AND before.session_id = $3 AND before.number < $4)
             RETURNING session_id
-        ), said AS (
+        ), appended AS (
             INSERT INTO messages (id, tenant_id, user_id, session_id, role, content, response_id, created_at)
             SELECT $6, $1, $2, session_id, 'user', $7, $5, $8 FROM entry
         ), counted AS (
@@ -46,17 +46,17 @@ statements! {
         SELECT 1 FROM entry";
     /// Whether this very turn has appended its message.
     UserSql APPENDED = "
-        SELECT 1 FROM session_line
+        SELECT 1 FROM session_queue
         WHERE tenant_id = $1 AND user_id = $2 AND session_id = $3 AND number = $4 AND response_id = $5";
     /// The end of a turn, where its mark is: only the turn that appended the user's message adds to the session.
     UserSql END = "
         WITH entry AS (
-            DELETE FROM session_line
+            DELETE FROM session_queue
             WHERE tenant_id = $1 AND user_id = $2 AND session_id = $6 AND number = $7 AND response_id = $4
                 AND EXISTS (SELECT FROM responses
                     WHERE tenant_id = $1 AND user_id = $2 AND stem = $3 AND id = $4 AND mark = $5)
             RETURNING session_id
-        ), said AS (
+        ), appended AS (
             INSERT INTO messages (id, tenant_id, user_id, session_id, role, content, response_id, created_at)
             SELECT answer.id, $1, $2, session_id, 'assistant', answer.content, $4, $8
             FROM entry, unnest($9::bigint[], $10::text[]) AS answer (id, content)
@@ -70,7 +70,7 @@ statements! {
             AS known (message_id, kind, value, number)
         ORDER BY known.number";
     OperatorSql ENTRIES_HELD = "
-        DELETE FROM session_line WHERE process = $1 RETURNING session_id, number, tenant_id, user_id, response_id";
+        DELETE FROM session_queue WHERE process = $1 RETURNING session_id, number, tenant_id, user_id, response_id";
     OperatorSql ADD_ERRORS = "
         INSERT INTO message_metadata (tenant_id, user_id, message_id, kind, value)
         SELECT * FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::text[], $5::text[])";

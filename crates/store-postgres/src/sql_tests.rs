@@ -26,7 +26,7 @@ const SCOPED: &[&str] = &[
     "agent_profiles",
     "profile_versions",
     "sessions",
-    "session_line",
+    "session_queue",
     "messages",
     "message_metadata",
     "courses",
@@ -159,7 +159,7 @@ fn statements_about_what_callers_have_carry_the_scope() {
 }
 
 #[test]
-fn only_the_installation_itself_touches_rows_of_everybody() {
+fn only_the_installation_itself_touches_rows_of_all_tenants() {
     // What a statement without a scope may do: end, hand out, prune and reset. Each is here with its reason.
     const KNOWN: &[&str] = &[
         // A dead process, a queue, and turns that are handed over.

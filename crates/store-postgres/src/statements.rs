@@ -151,7 +151,7 @@ statements! { SqlStatements:
             SELECT id FROM sessions WHERE tenant_id = $1 AND user_id = $2 AND profile = $3 AND active
             FOR NO KEY UPDATE
         )
-        INSERT INTO session_line (session_id, tenant_id, user_id, process, mark) SELECT id, $1, $2, $4, $5 FROM session
+        INSERT INTO session_queue (session_id, tenant_id, user_id, process, mark) SELECT id, $1, $2, $4, $5 FROM session
         ON CONFLICT (mark) DO UPDATE SET mark = excluded.mark
         RETURNING session_id, number";
     UserSql response_of_answer = "

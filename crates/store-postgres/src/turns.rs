@@ -107,7 +107,7 @@ impl TurnStore for Postgres {
     fn claim<'a>(
         &'a self,
         scope: &'a Scope,
-        keyed: &'a IdempotencyKey,
+        idempotency_key: &'a IdempotencyKey,
         body_hash: [u8; 32],
         response_id: &'a str,
         process: ProcessId,
@@ -118,12 +118,20 @@ impl TurnStore for Postgres {
             let (hash, process) = (body_hash.as_slice(), process.as_slice());
             // A claim that is given back between the two statements is claimed anew.
             for _ in 0..CLAIM_TRIES {
-                let params: [Param<'_>; 8] =
-                    [&tenant_id, &user, &keyed.route, &keyed.key, &hash, &response_id, &process, &signed(now_ms)];
+                let params: [Param<'_>; 8] = [
+                    &tenant_id,
+                    &user,
+                    &idempotency_key.route,
+                    &idempotency_key.key,
+                    &hash,
+                    &response_id,
+                    &process,
+                    &signed(now_ms),
+                ];
                 if connection.execute(CLAIM, &params).await? == 1 {
                     return Ok(Claim::First);
                 }
-                let params: [Param<'_>; 4] = [&tenant_id, &user, &keyed.route, &keyed.key];
+                let params: [Param<'_>; 4] = [&tenant_id, &user, &idempotency_key.route, &idempotency_key.key];
                 if let Some(row) = connection.row(CLAIMED, &params).await? {
                     return claim_from(&row, hash, response_id, process);
                 }
@@ -135,7 +143,7 @@ impl TurnStore for Postgres {
     fn settle<'a>(
         &'a self,
         scope: &'a Scope,
-        keyed: &'a IdempotencyKey,
+        idempotency_key: &'a IdempotencyKey,
         response_id: &'a str,
         answer: Option<Answer>,
     ) -> Stored<'a, ()> {
@@ -143,7 +151,8 @@ impl TurnStore for Postgres {
             let answer = &answer;
             let settled = self.pool.repeatably(move |connection: Lease| async move {
                 let (tenant_id, user) = (scope.tenant_id(), scope.user());
-                let mut params: Vec<Param<'_>> = vec![&tenant_id, &user, &keyed.route, &keyed.key, &response_id];
+                let mut params: Vec<Param<'_>> =
+                    vec![&tenant_id, &user, &idempotency_key.route, &idempotency_key.key, &response_id];
                 let Some(answer) = answer else { return connection.row(UNCLAIM, &params).await };
                 let (status, content_type, body) = answer_columns(answer);
                 params.extend([&status as Param<'_>, &content_type, &body]);
@@ -207,13 +216,13 @@ fn answer_from(row: &Row) -> Result<Answer, PostgresFailure> {
 async fn whole(connection: &Connection, tenant_id: i64, mut call: Transcript) -> Result<Transcript, PostgresFailure> {
     let mut parts = RequestParts::of(&mut call);
     if let Some(Base { response_id, number, .. }) = parts.next() {
-        let kept = connection.rows(BASES, &[&tenant_id, &response_id, &i64::from(number)]).await?;
-        let mut kept = kept.iter();
+        let rows = connection.rows(BASES, &[&tenant_id, &response_id, &i64::from(number)]).await?;
+        let mut rows = rows.iter();
         while parts.next().is_some() {
             let part = |row: &Row| {
                 Ok::<_, PostgresFailure>((Bytes::copy_from_slice(row.try_get(0)?), rows::base(&PostgresRow(row), 1)?))
             };
-            parts.push(kept.next().map(part).transpose()?);
+            parts.push(rows.next().map(part).transpose()?);
         }
     }
     (call.request, call.base) = parts.whole();

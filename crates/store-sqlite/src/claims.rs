@@ -43,7 +43,7 @@ statements! {
 pub(super) fn claim(
     database: Database<'_>,
     scope: &Scope,
-    keyed: &IdempotencyKey,
+    idempotency_key: &IdempotencyKey,
     body_hash: [u8; 32],
     response_id: &str,
     process: ProcessId,
@@ -51,12 +51,16 @@ pub(super) fn claim(
 ) -> Result<Claim, SqliteFailure> {
     let (process, hash) = (process_bytes(process), &body_hash[..]);
     let added = database
-        .user(scope, ADD_CLAIM, &[&keyed.route, &keyed.key, &hash, &response_id, &int(now_ms)?, &&process[..]])?
+        .user(
+            scope,
+            ADD_CLAIM,
+            &[&idempotency_key.route, &idempotency_key.key, &hash, &response_id, &int(now_ms)?, &&process[..]],
+        )?
         .run()?;
     if added == 1 {
         return Ok(Claim::First);
     }
-    let known = database.user(scope, CLAIM, &[&keyed.route, &keyed.key])?.first(|row| {
+    let known = database.user(scope, CLAIM, &[&idempotency_key.route, &idempotency_key.key])?.first(|row| {
         if bytes(row, 0)? != hash {
             return Ok(Claim::Mismatch);
         }
@@ -80,12 +84,12 @@ pub(super) fn claim(
 pub(super) fn settle(
     transaction: &Transaction<'_>,
     scope: &Scope,
-    keyed: &IdempotencyKey,
+    idempotency_key: &IdempotencyKey,
     response_id: &str,
     answer: Option<&Answer>,
 ) -> Result<(), SqliteFailure> {
     let database = transaction.database;
-    let (route, key) = (&keyed.route, &keyed.key);
+    let (route, key) = (&idempotency_key.route, &idempotency_key.key);
     let settled = match answer {
         None => database.user(scope, DROP_CLAIM, &[route, key, &response_id])?,
         Some(Answer::Stored) => {
@@ -113,10 +117,10 @@ pub(super) fn release(
 ) -> Result<(), SqliteFailure> {
     let database = transaction.database;
     let held = database.operator(operator, CLAIMS_HELD, &[&&process_bytes(process)[..]])?.all(|row| {
-        let keyed = IdempotencyKey { route: row.get(2)?, key: row.get(3)? };
-        Ok((rows::owner(row.get(0)?, text(row, 1)?, None)?, keyed, row.get::<_, String>(4)?))
+        let idempotency_key = IdempotencyKey { route: row.get(2)?, key: row.get(3)? };
+        Ok((rows::owner(row.get(0)?, text(row, 1)?, None)?, idempotency_key, row.get::<_, String>(4)?))
     })?;
-    for (scope, keyed, response_id) in held {
+    for (scope, idempotency_key, response_id) in held {
         if only.is_some_and(|only| !only.contains(&response_id)) {
             continue;
         }
@@ -131,7 +135,7 @@ pub(super) fn release(
                 .first(|row| responses::status(row, 0))?,
         };
         let lives = status.is_some_and(|status| status != Status::Failed);
-        settle(transaction, &scope, &keyed, &response_id, lives.then_some(&Answer::Stored))?;
+        settle(transaction, &scope, &idempotency_key, &response_id, lives.then_some(&Answer::Stored))?;
     }
     Ok(())
 }

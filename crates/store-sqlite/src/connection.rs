@@ -70,7 +70,7 @@ impl SqlConnection for JobConnection<'_> {
     }
 
     fn contended(&self, reason: &'static str) -> SqliteFailure {
-        SqliteFailure::Refused(reason)
+        SqliteFailure::QueueError(reason)
     }
 }
 

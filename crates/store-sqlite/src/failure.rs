@@ -12,7 +12,7 @@ pub enum SqliteFailure {
     /// An error of the shared code.
     Shared(StoreError),
     /// The store refuses the work for now.
-    Refused(&'static str),
+    QueueError(&'static str),
 }
 
 impl SqliteFailure {
@@ -32,7 +32,7 @@ impl SqliteFailure {
                 None => true,
             },
             Self::Broken(_) | Self::Shared(_) => true,
-            Self::Refused(_) => false,
+            Self::QueueError(_) => false,
         }
     }
 
@@ -75,7 +75,7 @@ impl SqliteFailure {
             },
             Self::Broken(what) => StoreError::Broken(what.clone()),
             Self::Shared(error) => error.clone(),
-            Self::Refused(why) => StoreError::Unavailable((*why).to_owned()),
+            Self::QueueError(why) => StoreError::Unavailable((*why).to_owned()),
         }
     }
 }

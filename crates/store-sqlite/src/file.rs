@@ -1,13 +1,13 @@
 //! The database's files: made for their owner alone, opened with the settings that durability asks for.
 use std::{
-    fs::{DirBuilder, File, OpenOptions, TryLockError},
+    fs::{File, TryLockError},
     io,
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     thread,
     time::Duration,
 };
 
+use amalgam_store::private_files;
 use rusqlite::{Connection, OpenFlags, config::DbConfig};
 
 /// How long a connection waits for a lock of another process: a command of the operator, a backup, or the server.
@@ -30,9 +30,9 @@ const LOG_KEPT_BYTES: i64 = 32 * 1024 * 1024;
 /// server goes there too. Two links to one database are one database.
 pub(super) fn create(path: &Path) -> io::Result<PathBuf> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        private_files::create_folder(folder)?;
     }
-    OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    private_files::options().create(true).truncate(false).open(path)?;
     path.canonicalize()
 }
 
@@ -137,7 +137,7 @@ fn switch_to_log(connection: &Connection) -> rusqlite::Result<()> {
 pub(super) fn lock_for_serving(database: &Path) -> Result<File, LockError> {
     let path = beside(database, ".lock");
     let io_error = |source| LockError::File { path: path.clone(), source };
-    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path).map_err(io_error)?;
+    let file = private_files::options().create(true).truncate(false).open(&path).map_err(io_error)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(LockError::Taken { path }),

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use super::{
     failure::SqliteFailure,
     query::Database,
-    queue::{Queue, Refused},
+    queue::{Queue, QueueError},
 };
 
 /// What a job does to the database.
@@ -125,8 +125,8 @@ where
     Box::pin(async move {
         match queued {
             Ok(()) => answered.await.unwrap_or_else(|_| Err(closed())),
-            Err(Refused::Full) => Err(StoreError::Busy),
-            Err(Refused::Closed) => Err(closed()),
+            Err(QueueError::Full) => Err(StoreError::Busy),
+            Err(QueueError::Closed) => Err(closed()),
         }
     })
 }

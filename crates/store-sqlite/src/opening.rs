@@ -16,14 +16,14 @@ use super::{
 };
 
 /// What the threads of a store begin with. A connection that is missing is made when it is needed.
-pub(super) struct Opened {
+pub(super) struct StoreConnections {
     pub(super) writer: WriterConnection,
     pub(super) readers: Vec<Option<Connection>>,
     pub(super) checkpointer: Option<Connection>,
 }
 
 /// Opens what `writer` works on.
-pub(super) fn open(writer: &Writer, options: &SqliteOptions) -> Result<Opened, SqliteOpenError> {
+pub(super) fn open(writer: &Writer, options: &SqliteOptions) -> Result<StoreConnections, SqliteOpenError> {
     match fully(writer, options) {
         Err(error) if options.full_disk == FullDisk::Read && may_mean_no_room(&error) => {
             let Ok(opened) = to_read(writer, options) else { return Err(error) };
@@ -34,7 +34,7 @@ pub(super) fn open(writer: &Writer, options: &SqliteOptions) -> Result<Opened, S
     }
 }
 
-fn fully(writer: &Writer, options: &SqliteOptions) -> Result<Opened, SqliteOpenError> {
+fn fully(writer: &Writer, options: &SqliteOptions) -> Result<StoreConnections, SqliteOpenError> {
     let path = &writer.path;
     legacy_redo_log::apply(path)
         .map_err(|source| SqliteOpenError::RedoLog { path: legacy_redo_log::path(path), source })?;
@@ -44,16 +44,16 @@ fn fully(writer: &Writer, options: &SqliteOptions) -> Result<Opened, SqliteOpenE
     let reader = |_| file::open_reader(path).map(Some);
     let readers = (0..options.readers.max(1)).map(reader).collect::<Result<_, _>>().map_err(database)?;
     let writer = writer.open().map_err(|failure| SqliteOpenError::of(path, failure))?;
-    Ok(Opened { writer, readers, checkpointer: Some(checkpointer) })
+    Ok(StoreConnections { writer, readers, checkpointer: Some(checkpointer) })
 }
 
-fn to_read(writer: &Writer, options: &SqliteOptions) -> Result<Opened, SqliteOpenError> {
+fn to_read(writer: &Writer, options: &SqliteOptions) -> Result<StoreConnections, SqliteOpenError> {
     let path = &writer.path;
     let opened = writer.open_to_read().map_err(|failure| SqliteOpenError::of(path, failure))?;
     schema::require(path, &opened.lock())?;
     writer.read_only.store(true, Ordering::Release);
     let readers = (0..options.readers.max(1)).map(|_| None).collect();
-    Ok(Opened { writer: opened, readers, checkpointer: None })
+    Ok(StoreConnections { writer: opened, readers, checkpointer: None })
 }
 
 impl SqliteOpenError {

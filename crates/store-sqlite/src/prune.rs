@@ -126,7 +126,7 @@ macro_rules! reset {
 /// What turns and callers have written.
 const RUNTIME: [(OperatorSql, OperatorSql); 20] = reset!(
     "responses" "items" "turns" "usage_hours" "stream_events" "transcripts" "tool_runs" "approvals" "idempotency" "conversations"
-    "conversation_items" "session_line" "message_metadata" "messages" "sessions" "mode_changes" "agent_steps"
+    "conversation_items" "session_queue" "message_metadata" "messages" "sessions" "mode_changes" "agent_steps"
     "agent_sessions" "file_contents" "files"
 );
 

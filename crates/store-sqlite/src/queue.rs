@@ -6,7 +6,7 @@ use std::{
 
 /// Why something was not queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(super) enum QueueError {
     /// As many jobs wait as may wait.
     Full,
     /// The store is being closed.
@@ -43,13 +43,13 @@ impl<T> Queue<T> {
     }
 
     /// Adds one at the end.
-    pub(super) fn push(&self, job: T) -> Result<(), Refused> {
+    pub(super) fn push(&self, job: T) -> Result<(), QueueError> {
         let mut state = self.lock();
         if state.closed {
-            return Err(Refused::Closed);
+            return Err(QueueError::Closed);
         }
         if state.waiting.len() >= self.bound {
-            return Err(Refused::Full);
+            return Err(QueueError::Full);
         }
         state.waiting.push_back(job);
         let wakes = state.idle > 0;
@@ -100,12 +100,12 @@ mod tests {
     fn a_full_queue_refuses_and_a_closed_one_hands_out_what_it_accepted() {
         // S16
         let queue = Queue::new(2);
-        assert_eq!([queue.push(1), queue.push(2), queue.push(3)], [Ok(()), Ok(()), Err(Refused::Full)]);
+        assert_eq!([queue.push(1), queue.push(2), queue.push(3)], [Ok(()), Ok(()), Err(QueueError::Full)]);
         let mut taken = Vec::new();
         assert!(queue.take(&mut taken, 1));
         assert_eq!(queue.push(4), Ok(()));
         queue.close();
-        assert_eq!(queue.push(5), Err(Refused::Closed));
+        assert_eq!(queue.push(5), Err(QueueError::Closed));
         assert!(queue.take(&mut taken, 8));
         assert_eq!(taken, [1, 2, 4]);
         assert!(!queue.take(&mut taken, 8));

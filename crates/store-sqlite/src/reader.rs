@@ -41,7 +41,7 @@ impl Reader {
         if slot.is_none() {
             *slot = Some(Mutex::new(file::open_reader(&self.path)?));
         }
-        let connection = JobConnection::new(slot.as_ref().ok_or(SqliteFailure::Refused("it is not open"))?);
+        let connection = JobConnection::new(slot.as_ref().ok_or(SqliteFailure::QueueError("it is not open"))?);
         connection.with(|transaction| transaction.database.begin_to_read())?;
         let outcome = job.run(&connection);
         outcome.and(connection.with(|transaction| transaction.database.commit()))

@@ -26,6 +26,7 @@ pub(super) const MIGRATIONS: &[Migration] = migrations!(
     "V009__raw_answers",
     "V010__provenance",
     "V011__provider_ids",
+    "V012__session_queue",
     "V013__turns"
 );
 

@@ -22,13 +22,13 @@ use super::{
 
 statements! {
     UserSql FIRST_ENTRY = "
-        SELECT number, response_id FROM session_line
+        SELECT number, response_id FROM session_queue
         WHERE tenant_id = ?1 AND user_id = ?2 AND session_id = ?3 ORDER BY number LIMIT 1";
     UserSql START_ENTRY = "
-        UPDATE session_line SET response_id = ?5
+        UPDATE session_queue SET response_id = ?5
         WHERE tenant_id = ?1 AND user_id = ?2 AND session_id = ?3 AND number = ?4";
     UserSql END_ENTRY = "
-        DELETE FROM session_line
+        DELETE FROM session_queue
         WHERE tenant_id = ?1 AND user_id = ?2 AND session_id = ?3 AND number = ?4 AND response_id = ?5";
     UserSql ADD_MESSAGE = "
         INSERT INTO messages (tenant_id, user_id, id, session_id, role, content, response_id, created_at)
@@ -37,7 +37,7 @@ statements! {
         UPDATE sessions SET messages = messages + ?4, updated_at = MAX(updated_at, ?5)
         WHERE tenant_id = ?1 AND user_id = ?2 AND id = ?3";
     OperatorSql ENTRIES_HELD = "
-        DELETE FROM session_line WHERE process = ?1 RETURNING session_id, number, tenant_id, user_id, response_id";
+        DELETE FROM session_queue WHERE process = ?1 RETURNING session_id, number, tenant_id, user_id, response_id";
 }
 
 /// Appends the user's message, if the entry is first; whether it is, or this turn has appended it before.

@@ -134,7 +134,7 @@ statements! { SqlStatements:
         WHERE tenant_id = ?1";
     TenantSql embeddings = "SELECT chunk, embedding FROM knowledge_embeddings WHERE tenant_id = ?1 AND collection = ?2 AND chunk = ?3";
     UserSql join_queue = "
-        INSERT INTO session_line (tenant_id, user_id, session_id, process, mark)
+        INSERT INTO session_queue (tenant_id, user_id, session_id, process, mark)
         SELECT ?1, ?2, id, ?4, ?5 FROM sessions WHERE tenant_id = ?1 AND user_id = ?2 AND profile = ?3 AND active = 1
         RETURNING session_id, number";
     UserSql response_of_answer = "

@@ -89,27 +89,29 @@ impl TurnStore for Sqlite {
     fn claim<'a>(
         &'a self,
         scope: &'a Scope,
-        keyed: &'a IdempotencyKey,
+        idempotency_key: &'a IdempotencyKey,
         body_hash: [u8; 32],
         response_id: &'a str,
         process: ProcessId,
         now_ms: u64,
     ) -> Stored<'a, Claim> {
-        let (scope, keyed, response_id) = (scope.clone(), keyed.clone(), response_id.to_owned());
+        let (scope, idempotency_key, response_id) = (scope.clone(), idempotency_key.clone(), response_id.to_owned());
         self.write_with(move |transaction| {
-            claims::claim(transaction.database, &scope, &keyed, body_hash, &response_id, process, now_ms)
+            claims::claim(transaction.database, &scope, &idempotency_key, body_hash, &response_id, process, now_ms)
         })
     }
 
     fn settle<'a>(
         &'a self,
         scope: &'a Scope,
-        keyed: &'a IdempotencyKey,
+        idempotency_key: &'a IdempotencyKey,
         response_id: &'a str,
         answer: Option<Answer>,
     ) -> Stored<'a, ()> {
-        let (scope, keyed, response_id) = (scope.clone(), keyed.clone(), response_id.to_owned());
-        self.write_with(move |transaction| claims::settle(transaction, &scope, &keyed, &response_id, answer.as_ref()))
+        let (scope, idempotency_key, response_id) = (scope.clone(), idempotency_key.clone(), response_id.to_owned());
+        self.write_with(move |transaction| {
+            claims::settle(transaction, &scope, &idempotency_key, &response_id, answer.as_ref())
+        })
     }
 
     fn turn<'a>(&'a self, admin: Admin<'a>, response_id: &'a str) -> Stored<'a, Option<TurnRecord>> {
@@ -151,8 +153,8 @@ fn step(transaction: &Transaction<'_>, scope: &Scope, write: &TurnWrite) -> Resu
     {
         conversations::append(database, scope, &conversation.id, [&conversation.input, &end.output])?;
     }
-    if let Some((keyed, answer)) = &write.answer {
-        claims::settle(transaction, scope, keyed, id, answer.as_ref())?;
+    if let Some((idempotency_key, answer)) = &write.answer {
+        claims::settle(transaction, scope, idempotency_key, id, answer.as_ref())?;
     }
     if write.begin.as_ref().is_some_and(|begin| begin.status == Status::Queued) && end.is_none() {
         transaction.notify("");

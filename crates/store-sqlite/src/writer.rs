@@ -107,7 +107,7 @@ impl Writer {
         joining: Group,
     ) -> Result<(), SqliteFailure> {
         if self.checkpointer.state() == WalState::TooLong {
-            return Err(SqliteFailure::Refused(
+            return Err(SqliteFailure::QueueError(
                 "its write-ahead log is full, because another process reads without end",
             ));
         }
@@ -159,7 +159,7 @@ impl Writer {
         if slot.is_none() {
             *slot = Some(self.reopen()?);
         }
-        slot.as_ref().ok_or(SqliteFailure::Refused("it is not open"))
+        slot.as_ref().ok_or(SqliteFailure::QueueError("it is not open"))
     }
 
     /// A connection that can write.
@@ -174,7 +174,7 @@ impl Writer {
         let connected = self.connect(slot)?;
         match connected.access {
             Access::Write => Ok(connected),
-            Access::Read => Err(SqliteFailure::Refused("the disk has no room")),
+            Access::Read => Err(SqliteFailure::QueueError("the disk has no room")),
         }
     }
 

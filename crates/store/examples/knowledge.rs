@@ -145,7 +145,7 @@ fn word(rank: u64) -> String {
     word
 }
 
-#[expect(clippy::disallowed_methods, reason = "nobody is asked here")]
+#[expect(clippy::disallowed_methods, reason = "an example needs a caller without authentication")]
 fn caller() -> Scope {
     Scope::authenticated(1, "anna", TenantState::Stored, Rights::USE.and(Rights::ADMIN))
 }

@@ -92,7 +92,7 @@ async fn read_chain(store: &Arc<dyn Store>, reads: usize) -> usize {
     length
 }
 
-#[expect(clippy::disallowed_methods, reason = "nobody is asked here")]
+#[expect(clippy::disallowed_methods, reason = "an example needs a caller without authentication")]
 fn caller() -> Scope {
     Scope::authenticated(1, "anna", TenantState::Stored, Rights::USE)
 }

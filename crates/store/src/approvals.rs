@@ -39,14 +39,14 @@ shared_statements! {
 
 /// The party that asks about an approval, and so what it can see.
 #[derive(Debug, Clone)]
-pub(crate) enum Asker {
+pub(crate) enum ApprovalViewer {
     /// A caller: its own approvals.
     Caller(Scope),
     /// An administrator: those of all users of the tenant.
     Admin(TenantKey),
 }
 
-impl Asker {
+impl ApprovalViewer {
     /// One approval.
     pub(crate) async fn find<C: SqlConnection>(
         &self,
@@ -79,7 +79,7 @@ pub(crate) async fn list<C: SqlConnection>(
 ) -> Result<Vec<Approval>, C::Failure> {
     let (asked_at_ms, id) = match after {
         None => (u64::MAX, ""),
-        Some(after) => match Asker::Admin(tenant).find(connection, after).await? {
+        Some(after) => match ApprovalViewer::Admin(tenant).find(connection, after).await? {
             Some(last) => (last.asked_at_ms, after),
             None => return Ok(Vec::new()),
         },
@@ -97,13 +97,15 @@ pub(crate) async fn list<C: SqlConnection>(
 /// Decides, unless that was done; nothing when the asker has no such approval. Inside a transaction.
 pub(crate) async fn decide<C: SqlConnection>(
     connection: &C,
-    asker: &Asker,
+    asker: &ApprovalViewer,
     id: &str,
     decision: &Decision,
 ) -> Result<Option<DecisionOutcome>, C::Failure> {
     let held = match asker {
-        Asker::Caller(scope) => connection.user(scope, connection.sql().hold_approval, values![id]),
-        Asker::Admin(tenant) => connection.tenant(*tenant, connection.sql().hold_approval_of_tenant, values![id]),
+        ApprovalViewer::Caller(scope) => connection.user(scope, connection.sql().hold_approval, values![id]),
+        ApprovalViewer::Admin(tenant) => {
+            connection.tenant(*tenant, connection.sql().hold_approval_of_tenant, values![id])
+        }
     };
     let Some(mut approval) = held.first(approval).await? else { return Ok(None) };
     if let Some(decided) = decided_before(&approval, decision, asker.role()) {
@@ -111,8 +113,8 @@ pub(crate) async fn decide<C: SqlConnection>(
     }
     let values = values![id, decision.approve, &decision.reason, &decision.by, decision.at_ms];
     match asker {
-        Asker::Caller(scope) => connection.user(scope, DECIDE, values),
-        Asker::Admin(tenant) => connection.tenant(*tenant, DECIDE_OF_TENANT, values),
+        ApprovalViewer::Caller(scope) => connection.user(scope, DECIDE, values),
+        ApprovalViewer::Admin(tenant) => connection.tenant(*tenant, DECIDE_OF_TENANT, values),
     }
     .run()
     .await?;

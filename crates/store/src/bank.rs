@@ -13,7 +13,7 @@ use amalgam_protocol::Json;
 
 use crate::{
     SqlStore,
-    approvals::{self, Asker},
+    approvals::{self, ApprovalViewer},
     engine::{Repeat, SqlConnection, SqlEngine, TenantKey},
     rows::unknown,
     sql::shared_statements,
@@ -120,11 +120,11 @@ impl<E: SqlEngine> BankStore for SqlStore<E> {
     }
 
     fn approval<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, Option<Approval>> {
-        self.approval_for(Asker::Caller(scope.clone()), id)
+        self.approval_for(ApprovalViewer::Caller(scope.clone()), id)
     }
 
     fn approval_of_tenant<'a>(&'a self, admin: Admin<'a>, id: &'a str) -> Stored<'a, Option<Approval>> {
-        self.approval_for(Asker::Admin(TenantKey::of_admin(admin)), id)
+        self.approval_for(ApprovalViewer::Admin(TenantKey::of_admin(admin)), id)
     }
 
     fn approvals<'a>(
@@ -143,7 +143,7 @@ impl<E: SqlEngine> BankStore for SqlStore<E> {
     }
 
     fn decide<'a>(&'a self, scope: &'a Scope, id: &'a str, decision: Decision) -> Stored<'a, Option<DecisionOutcome>> {
-        self.decide_as(Asker::Caller(scope.clone()), id, decision)
+        self.decide_as(ApprovalViewer::Caller(scope.clone()), id, decision)
     }
 
     fn decide_as_admin<'a>(
@@ -152,7 +152,7 @@ impl<E: SqlEngine> BankStore for SqlStore<E> {
         id: &'a str,
         decision: Decision,
     ) -> Stored<'a, Option<DecisionOutcome>> {
-        self.decide_as(Asker::Admin(TenantKey::of_admin(admin)), id, decision)
+        self.decide_as(ApprovalViewer::Admin(TenantKey::of_admin(admin)), id, decision)
     }
 
     fn use_approval<'a>(&'a self, scope: &'a Scope, id: &'a str, response_id: &'a str) -> Stored<'a, bool> {
@@ -167,11 +167,16 @@ impl<E: SqlEngine> BankStore for SqlStore<E> {
 }
 
 impl<E: SqlEngine> SqlStore<E> {
-    fn approval_for<'a>(&'a self, asker: Asker, id: &str) -> Stored<'a, Option<Approval>> {
+    fn approval_for<'a>(&'a self, asker: ApprovalViewer, id: &str) -> Stored<'a, Option<Approval>> {
         self.engine.read((asker, id.to_owned()), |connection, (asker, id)| Box::pin(asker.find(connection, id)))
     }
 
-    fn decide_as<'a>(&'a self, asker: Asker, id: &str, decision: Decision) -> Stored<'a, Option<DecisionOutcome>> {
+    fn decide_as<'a>(
+        &'a self,
+        asker: ApprovalViewer,
+        id: &str,
+        decision: Decision,
+    ) -> Stored<'a, Option<DecisionOutcome>> {
         // A second time the same decision stands as the first one did.
         self.engine.transaction(Repeat::Safe, (asker, id.to_owned(), decision), |connection, (asker, id, decision)| {
             Box::pin(approvals::decide(connection, asker, id, decision))

@@ -17,6 +17,7 @@ pub mod migrate;
 mod modes;
 pub mod notifications;
 mod pending_release;
+pub mod private_files;
 pub mod rows;
 mod seal;
 pub mod session_queue;

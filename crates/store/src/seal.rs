@@ -10,8 +10,6 @@ mod master_key;
 
 use std::{
     fmt,
-    fs::{self, Metadata},
-    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, RwLock},
     time::{Duration, Instant},
@@ -23,6 +21,8 @@ use chacha20poly1305::{
     KeyInit, XChaCha20Poly1305, XNonce,
     aead::{Aead, Payload},
 };
+
+use crate::private_files::FileState;
 
 pub use self::key_ring::KeyRing;
 pub use self::master_key::{KeyError, KeyId, MasterKey};
@@ -42,7 +42,7 @@ const LOOK_FOR_UNKNOWN: Duration = Duration::from_secs(1);
 /// Seals with the newest master key and opens with any of them.
 pub struct Sealer {
     ciphers: RwLock<Arc<Ciphers>>,
-    file: Option<Watched>,
+    file: Option<KeyFile>,
 }
 
 impl Sealer {
@@ -56,9 +56,9 @@ impl Sealer {
     pub fn following(path: &Path) -> Result<Self, KeyError> {
         let state = FileState::of(path);
         let ring = KeyRing::load_or_create(path)?;
-        let seen = Seen { state: state.or_else(|| FileState::of(path)), at: Instant::now() };
+        let seen = KeyFileCheck { state: state.or_else(|| FileState::of(path)), at: Instant::now() };
         let mut sealer = Self::new(&ring);
-        sealer.file = Some(Watched { path: path.to_owned(), seen: Mutex::new(seen) });
+        sealer.file = Some(KeyFile { path: path.to_owned(), seen: Mutex::new(seen) });
         Ok(sealer)
     }
 
@@ -159,33 +159,14 @@ impl Ciphers {
 }
 
 /// A file of keys, and what it was like when it was last looked at.
-struct Watched {
+struct KeyFile {
     path: PathBuf,
-    seen: Mutex<Seen>,
+    seen: Mutex<KeyFileCheck>,
 }
 
-struct Seen {
+struct KeyFileCheck {
     state: Option<FileState>,
     at: Instant,
-}
-
-/// What changes when a file is written or replaced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct FileState {
-    inode: u64,
-    length: u64,
-    modified: (i64, i64),
-}
-
-impl FileState {
-    fn of(path: &Path) -> Option<Self> {
-        let of = |file: Metadata| Self {
-            inode: file.ino(),
-            length: file.len(),
-            modified: (file.mtime(), file.mtime_nsec()),
-        };
-        fs::metadata(path).ok().map(of)
-    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! What is sealed, what opens, and what does not.
 
+use std::fs;
+
 use proptest::prelude::*;
 
 use super::*;

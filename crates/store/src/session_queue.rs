@@ -1,7 +1,7 @@
 //! The queue of a session: how requests join it, append to the session when they are first, and leave it.
 //!
 //! The entry with the smallest number is next. Engines make sure that numbers become visible in their order. Whenever an entry
-//! goes, the requests behind it are notified. The table is called `session_line`; its name stays as it was released.
+//! goes, the requests behind it are notified.
 
 use amalgam_core::{
     Scope, StoreError,
@@ -25,22 +25,22 @@ shared_statements! {
         SELECT head.number, head.response_id,
             (SELECT r.status FROM responses AS r WHERE r.tenant_id = $1 AND r.user_id = $2
                 AND r.stem = substr(head.response_id, length(head.response_id) - 23, 16) AND r.id = head.response_id),
-            EXISTS (SELECT 1 FROM session_line AS mine
+            EXISTS (SELECT 1 FROM session_queue AS mine
                 WHERE mine.tenant_id = $1 AND mine.user_id = $2 AND mine.session_id = $3 AND mine.number = $4)
-        FROM session_line AS head WHERE head.tenant_id = $1 AND head.user_id = $2 AND head.session_id = $3
+        FROM session_queue AS head WHERE head.tenant_id = $1 AND head.user_id = $2 AND head.session_id = $3
         ORDER BY head.number LIMIT 1";
     UserSql HISTORY = "
         SELECT role, content, response_id FROM messages
         WHERE tenant_id = $1 AND user_id = $2 AND session_id = $3 AND id < $4 ORDER BY id DESC LIMIT $5";
     UserSql REMOVE_ENTRY = "
-        DELETE FROM session_line WHERE tenant_id = $1 AND user_id = $2 AND session_id = $3 AND number = $4
+        DELETE FROM session_queue WHERE tenant_id = $1 AND user_id = $2 AND session_id = $3 AND number = $4
         RETURNING response_id";
     UserSql REMOVE_MARKED_ENTRY = "
-        DELETE FROM session_line WHERE tenant_id = $1 AND user_id = $2 AND mark = $3
+        DELETE FROM session_queue WHERE tenant_id = $1 AND user_id = $2 AND mark = $3
         RETURNING session_id, number, response_id";
     /// Removes the entries of a response; their sessions and numbers.
     pub UserSql RELEASE_ENTRY = "
-        DELETE FROM session_line WHERE tenant_id = $1 AND user_id = $2 AND response_id = $3
+        DELETE FROM session_queue WHERE tenant_id = $1 AND user_id = $2 AND response_id = $3
         RETURNING session_id, number";
     /// Adds to a message a record with a kind and a value.
     pub UserSql ADD_METADATA = "INSERT INTO message_metadata (tenant_id, user_id, message_id, kind, value) VALUES ($1, $2, $3, $4, $5)";

@@ -63,23 +63,23 @@ impl<E: SqlEngine> TurnStore for SqlStore<E> {
     fn claim<'a>(
         &'a self,
         scope: &'a Scope,
-        keyed: &'a IdempotencyKey,
+        idempotency_key: &'a IdempotencyKey,
         body_hash: [u8; 32],
         response_id: &'a str,
         process: ProcessId,
         now_ms: u64,
     ) -> Stored<'a, Claim> {
-        self.engine.claim(scope, keyed, body_hash, response_id, process, now_ms)
+        self.engine.claim(scope, idempotency_key, body_hash, response_id, process, now_ms)
     }
 
     fn settle<'a>(
         &'a self,
         scope: &'a Scope,
-        keyed: &'a IdempotencyKey,
+        idempotency_key: &'a IdempotencyKey,
         response_id: &'a str,
         answer: Option<Answer>,
     ) -> Stored<'a, ()> {
-        self.engine.settle(scope, keyed, response_id, answer)
+        self.engine.settle(scope, idempotency_key, response_id, answer)
     }
 
     fn turn<'a>(&'a self, admin: Admin<'a>, response_id: &'a str) -> Stored<'a, Option<TurnRecord>> {

@@ -26,7 +26,7 @@ impl Database {
         // Tests of one run are processes of their own, and runs follow each other on one server.
         let name = format!("amalgam_test_{}_{now:x}_{count}", std::process::id());
         let url = with_database(&server, &name);
-        tell(&server, &format!("CREATE DATABASE {name}"));
+        execute(&server, &format!("CREATE DATABASE {name}"));
         Some(Self { server, name, url })
     }
 
@@ -50,7 +50,7 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        tell(&self.server, &format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name));
+        execute(&self.server, &format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name));
     }
 }
 
@@ -68,7 +68,7 @@ fn with_database(server: &str, name: &str) -> String {
     format!("{scheme}://{authority}/{name}{options}")
 }
 
-fn tell(server: &str, statement: &str) {
+fn execute(server: &str, statement: &str) {
     let mut psql = Command::new("psql");
     psql.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", server, "-c", statement]).stdin(Stdio::null());
     match psql.output() {

@@ -26,10 +26,10 @@ const FLATTEST: f64 = 0.5;
 
 /// The calibration of the models of one upstream.
 #[derive(Debug, Default)]
-pub struct TokenCalibration(Mutex<HashMap<String, Known>>);
+pub struct TokenCalibration(Mutex<HashMap<String, ModelCalibration>>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct ModelCalibration {
     /// A prompt that is still to be counted, with the tokens that the upstream has reported.
     waiting: Option<(Bytes, u64)>,
     /// The smallest and the largest prompt that was counted on both sides.
@@ -94,12 +94,12 @@ impl TokenCalibration {
         known.line()
     }
 
-    fn models(&self) -> MutexGuard<'_, HashMap<String, Known>> {
+    fn models(&self) -> MutexGuard<'_, HashMap<String, ModelCalibration>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Known {
+impl ModelCalibration {
     fn learn(&mut self, sample: Sample) {
         if sample.ours >= FEW_TOKENS && sample.theirs < sample.ours * FLATTEST {
             return;

@@ -124,31 +124,31 @@ fn is_media(object: Raw<'_>) -> bool {
 /// The beginning of a text, and the length of all of it.
 #[derive(Default)]
 struct Text {
-    kept: String,
+    beginning: String,
     length: usize,
 }
 
 impl Text {
     fn add(&mut self, text: &str) {
         self.length += text.len();
-        let room = text.floor_char_boundary(COUNTED_BYTES.saturating_sub(self.kept.len()));
-        self.kept.push_str(text.get(..room).unwrap_or_default());
+        let room = text.floor_char_boundary(COUNTED_BYTES.saturating_sub(self.beginning.len()));
+        self.beginning.push_str(text.get(..room).unwrap_or_default());
     }
 
     fn count(&self) -> u64 {
-        count_beginning(&self.kept, self.kept.len(), self.length)
+        count_beginning(&self.beginning, self.beginning.len(), self.length)
     }
 }
 
-/// The tokens of a text of `length` bytes that begins with `kept`, which takes up `kept_length` of them.
-pub fn count_beginning(kept: &str, kept_length: usize, length: usize) -> u64 {
-    if kept.is_empty() {
+/// The tokens of a text of `length` bytes that begins with `beginning`, which takes up `beginning_length` of these bytes.
+pub fn count_beginning(beginning: &str, beginning_length: usize, length: usize) -> u64 {
+    if beginning.is_empty() {
         return 0;
     }
     let mut encoder = Encoder::default();
-    let tokens: u64 = pieces::of(kept).map(|piece| encoder.count(piece.as_bytes())).sum();
-    match length > kept_length {
-        true => (tokens as f64 * length as f64 / kept_length as f64).ceil() as u64,
+    let tokens: u64 = pieces::of(beginning).map(|piece| encoder.count(piece.as_bytes())).sum();
+    match length > beginning_length {
+        true => (tokens as f64 * length as f64 / beginning_length as f64).ceil() as u64,
         false => tokens,
     }
 }

@@ -38,7 +38,7 @@ impl Builtin {
         A: Arguments,
         F: for<'a> Fn(A, ToolCall<'a>) -> BoxFuture<'a, Result<Value, ToolError>> + Send + Sync + 'static,
     {
-        let handler = Typed { run, takes: PhantomData::<fn(A)> };
+        let handler = TypedHandler { run, takes: PhantomData::<fn(A)> };
         Self { name, description, parameters: json(&A::schema()), guidance, run: Arc::new(handler) }
     }
 }
@@ -138,12 +138,12 @@ impl<T: Argument> Argument for Option<T> {
     }
 }
 
-struct Typed<A, F> {
+struct TypedHandler<A, F> {
     run: F,
     takes: PhantomData<fn(A)>,
 }
 
-impl<A, F> Handler for Typed<A, F>
+impl<A, F> Handler for TypedHandler<A, F>
 where
     A: Arguments,
     F: for<'a> Fn(A, ToolCall<'a>) -> BoxFuture<'a, Result<Value, ToolError>> + Send + Sync,

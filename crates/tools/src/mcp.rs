@@ -73,7 +73,7 @@ struct Inner {
     tenant_id: Option<i64>,
     timeout: Duration,
     link: Link,
-    listed: Mutex<Option<Listed>>,
+    listed: Mutex<Option<ToolList>>,
 }
 
 enum Link {
@@ -81,7 +81,7 @@ enum Link {
     Stdio(StdioLink),
 }
 
-struct Listed {
+struct ToolList {
     tools: Vec<ListedTool>,
     at: Instant,
     /// The number of change notifications before the list was requested.
@@ -159,7 +159,7 @@ impl Inner {
         let mut listing = Listing::default();
         while listing.take(self.ask("tools/list", listing.params().raw()).await?.raw()) {}
         let tools = listing.finish(&self.label);
-        *listed = Some(Listed { tools: tools.clone(), at: Instant::now(), changes });
+        *listed = Some(ToolList { tools: tools.clone(), at: Instant::now(), changes });
         Ok(tools)
     }
 
@@ -169,7 +169,7 @@ impl Inner {
     }
 }
 
-impl Listed {
+impl ToolList {
     fn is_fresh(&self, changes: u64, now: Instant) -> bool {
         self.changes == changes && now.saturating_duration_since(self.at) < LIST_FRESH
     }
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn a_list_is_believed_for_a_minute_or_until_the_server_says_that_it_has_changed() {
         let at = Instant::now();
-        let listed = Listed { tools: Vec::new(), at, changes: 3 };
+        let listed = ToolList { tools: Vec::new(), at, changes: 3 };
         assert!(listed.is_fresh(3, at + Duration::from_secs(59)));
         assert!(!listed.is_fresh(3, at + Duration::from_secs(60)));
         assert!(!listed.is_fresh(4, at));

@@ -43,7 +43,7 @@ export class AgentClient {
 
   /** Opens a session with an agent, in a mode. */
   async openSession(agent?: string, mode?: string): Promise<Session> {
-    // Leaves an empty session behind when its answer is lost: nothing that somebody has to tidy up.
+    // Leaves an empty session behind if its answer is lost: nothing that needs cleaning up.
     return this.patiently(async () => {
       const answer = await this.send('POST', '/api/agent/sessions', { AgentContextId: agent, Mode: mode });
       return json<Session>(answer);

@@ -40,7 +40,7 @@ export async function* frames(body: ReadableStream<Uint8Array>): AsyncGenerator<
       }
     }
   } finally {
-    // Whoever stops reading hangs up.
+    // Closes the connection when the reader stops.
     await reader.cancel().catch(() => undefined);
   }
 }

@@ -77,7 +77,7 @@ async function inside(root: string, value: unknown): Promise<string> {
   const base = await realpath(root);
   const place = path.resolve(base, value);
   const outside = (where: string): boolean => where !== base && !where.startsWith(base + path.sep);
-  // Looked at before the file system is asked: nobody learns what is elsewhere.
+  // Looked at before the file system is asked: the model learns nothing about other folders.
   if (outside(place)) {
     throw new Error(`${value} is outside of the workspace`);
   }

@@ -13,7 +13,7 @@ export interface Hooks {
   onSend?(request: UserTurn | Continuation): Promise<void> | void;
 }
 
-/** Rounds of tools in one turn before somebody should look. */
+/** The maximum number of tool rounds in one turn. */
 const MOST_ROUNDS = 32;
 
 /** A name that no other turn has. */

@@ -8,7 +8,7 @@ import { ResponsesWS } from 'openai/resources/responses/ws';
 
 import { KINDS, newTag, start, STORES } from './harness.mjs';
 
-const INSTRUCTIONS = 'Be kind to whoever asks. '.repeat(200);
+const INSTRUCTIONS = 'Be kind to every user. '.repeat(200);
 const LAST = ['response.completed', 'response.incomplete', 'response.failed', 'error'];
 
 for (const store of STORES) {
@@ -36,7 +36,7 @@ for (const store of STORES) {
         }
       };
       socket.on('event', take);
-      // Errors come as events too; this keeps the client from throwing them where nobody can catch them.
+      // Errors come as events too; this keeps the client from throwing them where no handler can catch them.
       socket.on('error', () => {});
       try {
         return await talk((settings) => {

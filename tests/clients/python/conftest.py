@@ -51,7 +51,7 @@ def mcp():
 
 @pytest.fixture(scope="session")
 def gateways(upstreams, mcp, tmp_path_factory):
-    """Gives the gateway that keeps things in a store of this kind; it starts when somebody first asks for it."""
+    """Gives the gateway that keeps things in a store of this kind; it starts at the first use."""
     with ExitStack() as stack:
         running: dict[str, Gateway] = {}
 

@@ -16,7 +16,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from said import said
+from upstream_history import upstream_history
 from stores import store_settings
 from toolshop import McpOverHttp, config_lines, fill_bank
 from upstreams import KEYS, MODELS, SERVICE_KEY, Recorder, Upstreams
@@ -48,10 +48,10 @@ class Target:
         """Bodies of the requests that reached the upstream and contain `text`."""
         return [record.body for record in self.records(text)]
 
-    def said(self, text: str) -> list[tuple[str, str]]:
+    def upstream_history(self, text: str) -> list[tuple[str, str]]:
         """What the upstream was told by the one request that contains `text`."""
         (body,) = self.sent(text)
-        return said(body)
+        return upstream_history(body)
 
     def records(self, text: str):
         found = self.recorder.containing(text)

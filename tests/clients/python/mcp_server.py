@@ -1,7 +1,7 @@
 """A real MCP server, made with the official Python package.
 
     python mcp_server.py --port 0       # streamable HTTP: prints its address and serves until its standard input closes
-    python mcp_server.py --stdio        # for whoever starts it
+    python mcp_server.py --stdio        # over stdin and stdout
 
 `GET /calls` gives what was called over HTTP so far. Its tools are named so that the scripted model takes the first one
 when it is asked for the weather.

@@ -16,7 +16,7 @@ from agents import (
     set_tracing_disabled,
 )
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
-from said import said
+from upstream_history import upstream_history
 from scripted.model import SUMMARY
 from stores import STORES
 
@@ -111,7 +111,7 @@ def test_a_chain_of_responses_is_gone_on_with(target, tag, streamed):
     assert [kinds_of(body) for body in sent] == [["message"], ["function_call_output"], ["message"]]
     answers = [response.response_id for response in (*first.raw_responses, *second.raw_responses)]
     assert [body.get("previous_response_id") for body in sent] == [None, answers[0], answers[1]]
-    assert target.said(f"thanks {tag}") == story(tag)
+    assert target.upstream_history(f"thanks {tag}") == story(tag)
 
 
 def test_a_conversation_is_gone_on_with(target, tag, streamed):
@@ -128,7 +128,7 @@ def test_a_conversation_is_gone_on_with(target, tag, streamed):
     assert second.final_output == f"You said: thanks {tag} ☕"
     assert [kinds_of(body) for body in sent] == [["message"], ["function_call_output"], ["message"]]
     assert [body["conversation"] for body in sent] == [conversation_id] * 3
-    assert target.said(f"thanks {tag}") == story(tag)
+    assert target.upstream_history(f"thanks {tag}") == story(tag)
     loop = ["message", "reasoning", "function_call", "function_call_output", "reasoning", "message"]
     assert kinds == [*loop, "message", "message"]
 
@@ -137,7 +137,7 @@ def test_a_session_keeps_its_items_in_a_conversation(target, tag, streamed):
     async def scene(stage: Talk):
         session = OpenAIConversationsSession(openai_client=stage.client)
         first = await stage.run(f"think about the weather in Oslo {tag}", session=session)
-        # Somebody else goes on with it later, knowing its id alone.
+        # Another process continues it later, with nothing but its id.
         other = OpenAIConversationsSession(conversation_id=session.session_id, openai_client=stage.client)
         second = await stage.run(f"thanks {tag}", session=other)
         items = await session.get_items()
@@ -151,7 +151,7 @@ def test_a_session_keeps_its_items_in_a_conversation(target, tag, streamed):
 
     assert first.final_output == "The tools say: sunny in Oslo"
     assert second.final_output == f"You said: thanks {tag} ☕"
-    assert target.said(f"thanks {tag}") == story(tag)
+    assert target.upstream_history(f"thanks {tag}") == story(tag)
     loop = ["message", "reasoning", "function_call", "function_call_output", "reasoning", "message"]
     assert [item["type"] for item in items] == [*loop, "message", "message"]
     assert items[-1]["content"][0]["text"] == second.final_output
@@ -196,7 +196,7 @@ def test_a_session_is_compacted_when_it_grows(target, tag, streamed, mode):
     assert len(before) == 2
     assert [item.get("type", "message") for item in compacted] == ["message", "message", "compaction"]
     assert third.final_output.endswith(f"third {tag} ☕")
-    told = said(target.sent(f"third {tag}")[0])
+    told = upstream_history(target.sent(f"third {tag}")[0])
     assert any(SUMMARY in what for _, what in told)
     assert [what for _, what in told if SUMMARY not in what] == [
         "Use the tools.",

@@ -177,9 +177,9 @@ def test_errors_say_what_was_wrong(url):
         Assistant(url, "am_wrong", "finn").stream("Hello")
     assert refused.value.status == 401 and refused.value.detail
     with socket.create_server(("127.0.0.1", 0)) as closed:
-        nobody = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        closed_address = f"http://127.0.0.1:{closed.getsockname()[1]}"
     with pytest.raises(ConnectionRefusedError):
-        Assistant(nobody, KEY, "finn").ask("Hello")
+        Assistant(closed_address, KEY, "finn").ask("Hello")
 
 
 def test_the_chat_runs_as_its_readme_says(url, tmp_path):

@@ -104,7 +104,7 @@ def test_codex_completes_the_task_over_a_websocket(target, tag, name, tmp_path, 
     asked = [(beginning.asked, beginning.answered) for beginning in relay.beginnings]
     assert ("GET /v1/responses HTTP/1.1", "HTTP/1.1 101 Switching Protocols") in asked, asked
     assert not any(line.startswith("POST") for line, _ in asked), asked
-    # The model was told the whole history all the same, and nobody was asked to get ready.
+    # The model was told the whole history all the same, and no model was called for the preparation.
     assert [record.outcome for record in target.records(tag)] == ["answered"] * 3
     assert upstreams.recorder.outward == []
 

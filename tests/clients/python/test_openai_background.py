@@ -53,7 +53,7 @@ def test_a_background_response_is_polled_until_it_is_complete(client, target, ta
     # It is a response like any other: it can be continued.
     after = client.responses.create(model=target.model, input=f"thanks {tag}", previous_response_id=created.id)
     assert after.output_text == f"You said: thanks {tag} ☕"
-    assert target.said(f"thanks {tag}")[:2] == [("user", f"take your time {tag}"), ("assistant", TIME)]
+    assert target.upstream_history(f"thanks {tag}")[:2] == [("user", f"take your time {tag}"), ("assistant", TIME)]
 
 
 def test_many_background_responses_end_each_with_its_own_answer(client, target, tag):
@@ -87,7 +87,7 @@ def test_only_background_responses_can_be_cancelled(client, target, tag):
     with pytest.raises(BadRequestError):
         client.responses.cancel(response.id)
     with pytest.raises(NotFoundError):
-        client.responses.cancel("resp_nobody")
+        client.responses.cancel("resp_unknown")
     assert client.responses.retrieve(response.id) == response
 
 
@@ -110,7 +110,7 @@ def test_a_failure_in_the_background_is_told_by_the_response(client, target, tag
 
 def test_what_is_wrong_with_a_background_request_is_told_at_once(client, target, tag):
     with pytest.raises(NotFoundError):
-        client.responses.create(model="nobody", input=f"hello {tag}", background=True)
+        client.responses.create(model="unknown", input=f"hello {tag}", background=True)
     with pytest.raises(BadRequestError) as refusal:
         client.responses.create(model=target.model, input=f"hello {tag}", background=True, store=False)
     assert refusal.value.param in ("store", "background")
@@ -191,7 +191,7 @@ def test_a_cancelled_stream_tells_that_it_ended(client, target, tag):
     assert is_left(target, tag)
     kept = client.responses.retrieve(events[0].response.id)
     assert kept.status == "cancelled"
-    # The last event is one that every client knows, and whoever comes later is told the same.
+    # The last event is one that every client knows, and later readers get the same events.
     assert (events[-1].type, events[-1].response.status) == ("response.incomplete", "cancelled")
     assert list(client.responses.retrieve(kept.id, stream=True)) == events
 

@@ -3,7 +3,7 @@
 import pytest
 from harness import KINDS
 from openai import BadRequestError
-from said import said
+from upstream_history import upstream_history
 from scripted.model import SUMMARY
 from stores import STORES
 
@@ -35,7 +35,7 @@ def test_what_was_compacted_goes_on_over_every_wire(client, target, upstreams, t
     (asked,) = target.sent(tag)
     # Anthropic wants the tools of a history declared; nothing is offered all the same.
     assert "tools" not in asked or asked["tool_choice"] == {"type": "none"}
-    assert ("result", f"rain {tag}") in target.said(tag)
+    assert ("result", f"rain {tag}") in target.upstream_history(tag)
     sealed = compacted.output[-1].encrypted_content
     assert SUMMARY not in sealed
 
@@ -46,7 +46,7 @@ def test_what_was_compacted_goes_on_over_every_wire(client, target, upstreams, t
         )
         assert again.output_text.endswith(f"{text} ☕")
         (record,) = upstreams.recorder.containing(text)
-        told = said(record.body)
+        told = upstream_history(record.body)
         assert sealed not in str(record.body)
         assert [what for _, what in told if SUMMARY in what] != []
         assert [pair for pair in told if SUMMARY not in pair[1]] == [
@@ -60,7 +60,7 @@ def test_what_was_compacted_goes_on_over_every_wire(client, target, upstreams, t
             model=target.model, input=f"later {kind} {tag}", previous_response_id=again.id
         )
         assert later.output_text.endswith(f"later {kind} {tag} ☕")
-        assert any(SUMMARY in what for _, what in target.said(f"later {kind} {tag}"))
+        assert any(SUMMARY in what for _, what in target.upstream_history(f"later {kind} {tag}"))
 
 
 def test_a_stored_chain_is_compacted_where_it_is(client, target, tag):
@@ -76,7 +76,7 @@ def test_a_stored_chain_is_compacted_where_it_is(client, target, tag):
         model=target.model, input=[*dumped(compacted), {"role": "user", "content": f"third {tag}"}]
     )
     assert third.output_text.endswith(f"third {tag} ☕")
-    told = target.said(f"third {tag}")
+    told = target.upstream_history(f"third {tag}")
     assert ("assistant", first.output_text) not in told
     assert [who for who, _ in told] == ["user"] * 4
 
@@ -87,7 +87,7 @@ def test_compacting_again_keeps_the_earlier_summary(client, target, tag):
         model=target.model, input=[*dumped(once), {"role": "user", "content": f"second {tag}"}]
     )
 
-    assert any(SUMMARY in what for _, what in target.said(f"second {tag}"))
+    assert any(SUMMARY in what for _, what in target.upstream_history(f"second {tag}"))
     assert [item.type for item in again.output] == ["message", "message", "compaction"]
 
 

@@ -88,7 +88,7 @@ def test_responses_add_to_their_conversation(client, target, tag):
 
     assert first.conversation.id == second.conversation.id == made.id
     assert second.output_text == f"You said: second {tag} ☕"
-    assert target.said(f"second {tag}") == [
+    assert target.upstream_history(f"second {tag}") == [
         ("user", f"before {tag}"),
         ("user", f"first {tag}"),
         ("assistant", first.output_text),
@@ -133,7 +133,7 @@ def test_what_was_deleted_is_not_told_again(client, target, tag):
     response = client.responses.create(model=target.model, input=f"hello {tag}", conversation=made.id)
 
     assert response.output_text == f"You said: hello {tag} ☕"
-    assert target.said(f"hello {tag}") == [("user", f"hello {tag}")]
+    assert target.upstream_history(f"hello {tag}") == [("user", f"hello {tag}")]
 
 
 def test_a_turn_that_failed_leaves_its_conversation_as_it_was(client, target, tag):

@@ -52,7 +52,7 @@ def test_an_answer_cites_the_file_that_it_relies_on(client, target, tag, ship):
     assert result.file_id == response.output[1].content[0].annotations[0].file_id
     # The next turn knows what was found.
     client.responses.create(model=target.model, input=f"thanks {tag}", previous_response_id=response.id)
-    told = dict(target.said(f"thanks {tag}"))
+    told = dict(target.upstream_history(f"thanks {tag}"))
     assert "The keel is of oak." in told["result"]
 
 

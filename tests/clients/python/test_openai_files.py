@@ -32,7 +32,7 @@ def test_a_file_is_uploaded_shown_given_back_and_deleted(client, tag, tmp_path):
 
 @one_wire
 def test_files_are_listed_page_by_page(client, tag):
-    purpose = tag  # Nobody else's files are for this.
+    purpose = tag  # No other test uses this purpose.
     made = [client.files.create(file=(f"{number}.txt", b"x"), purpose=purpose).id for number in range(5)]
 
     assert sorted(file.id for file in client.files.list(purpose=purpose)) == sorted(made)

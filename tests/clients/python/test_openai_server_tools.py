@@ -60,7 +60,7 @@ def test_tool_of_the_bank_runs_within_one_response(client, target, tag, ask, ups
     assert len(target.sent(tag)) == 2
     # What is stored goes on, with the calls as the model made them.
     client.responses.create(model=target.model, input=f"thanks {tag}", previous_response_id=response.id)
-    told = target.said(f"thanks {tag}")
+    told = target.upstream_history(f"thanks {tag}")
     assert [who for who, _ in told if who in ("call", "result")] == ["call", "call", "result", "result"]
     assert [item.type for item in client.responses.retrieve(response.id).output] == kinds(response)
 

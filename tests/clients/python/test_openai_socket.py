@@ -110,7 +110,7 @@ def test_getting_ready_asks_no_model(client, target, tag):
 
 def test_a_fault_is_an_event_and_the_connection_goes_on(client, target, tag):
     with client.responses.connect() as connection:
-        event = refused(connection, model="nobody", input="hello")
+        event = refused(connection, model="unknown", input="hello")
         assert (event.status, event.error.code, event.error.param) == (404, "model_not_found", "model")
         event = refused(connection, model=target.model, input=f"please fail with 429 {tag}")
         assert (event.status, event.error.code) == (429, "rate_limit_exceeded")

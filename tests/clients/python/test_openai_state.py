@@ -5,7 +5,7 @@ import json
 
 import pytest
 from openai import AsyncOpenAI, BadRequestError, NotFoundError, OpenAI, UnprocessableEntityError
-from said import said, thoughts
+from upstream_history import reasoning_count, upstream_history
 from scripted.model import THOUGHT
 from stores import STORES
 
@@ -70,7 +70,7 @@ def test_what_was_deleted_is_gone(client, target, tag):
     # What was built on it stays whole.
     third = client.responses.create(model=target.model, input=f"third {tag}", previous_response_id=second.id)
     assert third.output_text == echo(f"third {tag}")
-    assert ("user", f"first {tag}") in target.said(f"third {tag}")
+    assert ("user", f"first {tag}") in target.upstream_history(f"third {tag}")
 
 
 @one_wire
@@ -115,7 +115,7 @@ def test_a_chain_tells_the_model_everything_in_order(client, target, tag):
     assert third.output_text == echo(f"third {tag}")
     assert (second.previous_response_id, third.previous_response_id) == (first.id, second.id)
     # Items carry over, instructions do not.
-    assert target.said(f"third {tag}") == [
+    assert target.upstream_history(f"third {tag}") == [
         ("user", f"first {tag}"),
         ("assistant", echo(f"first {tag}")),
         ("user", f"second {tag}"),
@@ -142,7 +142,7 @@ def test_two_children_of_one_response_never_meet(client, target, tag):
 
     for number, leaf in enumerate(leaves):
         assert leaf.output_text == echo(f"leaf {number} {tag}")
-        assert target.said(f"leaf {number} {tag}") == [
+        assert target.upstream_history(f"leaf {number} {tag}") == [
             ("user", f"root {tag}"),
             ("assistant", echo(f"root {tag}")),
             ("user", f"branch {number} {tag}"),
@@ -161,15 +161,15 @@ def test_a_tool_loop_with_thoughts_sends_only_what_is_new(client, target, tag):
     reasoning, call = first.output
     output = {"type": "function_call_output", "call_id": call.call_id, "output": f"rain {tag}"}
 
-    # The scripted upstreams refuse thoughts that come back without their seal, and calls without their thoughts.
+    # The scripted upstreams refuse reasoning that comes back without its seal, and calls without their reasoning.
     second = client.responses.create(input=[output], previous_response_id=first.id, **settings)
     third = client.responses.create(input=f"thanks {tag}", previous_response_id=second.id, **settings)
 
     assert reasoning.summary[0].text == THOUGHT
     assert second.output_text == f"The tools say: rain {tag}"
-    assert thoughts(target.sent(f"rain {tag}")[0]) == 1
+    assert reasoning_count(target.sent(f"rain {tag}")[0]) == 1
     assert third.output_text == echo(f"thanks {tag}")
-    assert target.said(f"thanks {tag}") == [
+    assert target.upstream_history(f"thanks {tag}") == [
         ("user", f"think about the weather in Rome {tag}"),
         ("call", 'get_weather({"city": "Rome"})'),
         ("result", f"rain {tag}"),
@@ -177,7 +177,7 @@ def test_a_tool_loop_with_thoughts_sends_only_what_is_new(client, target, tag):
         ("user", f"thanks {tag}"),
     ]
     with pytest.raises(BadRequestError) as refusal:
-        orphan = {**output, "call_id": "call_nobody"}
+        orphan = {**output, "call_id": "call_unknown"}
         client.responses.create(input=[orphan], previous_response_id=first.id, **settings)
     assert (refusal.value.param, refusal.value.code) == ("input[0]", "tool_call_not_found")
 
@@ -196,7 +196,7 @@ def test_a_chain_goes_on_with_another_model(client, target, upstreams, tag):
         assert last.output_text == f"The tools say: snow {turn} {tag}"
         told += [("user", text), ("call", 'get_weather({"city": "Oslo"})'), ("result", f"snow {turn} {tag}")]
         body = upstreams.recorder.containing(f"snow {turn} {tag}")[0].body
-        assert without_thoughts(said(body)) == told
+        assert without_thoughts(upstream_history(body)) == told
         told.append(("assistant", last.output_text))
 
 
@@ -237,7 +237,7 @@ def test_items_can_be_referred_to(client, target, tag):
     )
 
     assert second.output_text == echo(f"second {tag}")
-    assert target.said(f"second {tag}") == [
+    assert target.upstream_history(f"second {tag}") == [
         ("user", f"first {tag}"),
         ("assistant", echo(f"first {tag}")),
         ("user", f"second {tag}"),
@@ -245,7 +245,7 @@ def test_items_can_be_referred_to(client, target, tag):
     kept = list(client.responses.input_items.list(second.id, order="asc"))
     assert [item.id for item in kept[:2]] == [question.id, message.id]
     with pytest.raises(BadRequestError) as refusal:
-        client.responses.create(model=target.model, input=[{"type": "item_reference", "id": "msg_nobody"}])
+        client.responses.create(model=target.model, input=[{"type": "item_reference", "id": "msg_unknown"}])
     assert (refusal.value.param, refusal.value.code) == ("input[0]", "item_not_found")
 
 
@@ -262,7 +262,7 @@ def test_metadata_is_kept_within_its_limits(client, target, tag):
     assert target.records(f"refused {tag}") == []
 
 
-def test_counting_tokens_asks_nobody(client, target, tag):
+def test_counting_tokens_calls_no_model(client, target, tag):
     text = "A sentence of some length, said again and again. " * 20
     short = client.responses.input_tokens.count(model=target.model, input=f"hello {tag}")
     long = client.responses.input_tokens.count(model=target.model, input=f"{text} {tag}", instructions="Be brief.")

@@ -16,7 +16,7 @@ use crate::terminal::{print_json, print_stderr, print_stdout};
 pub(crate) struct ResetArgs {
     /// What to delete
     #[arg(value_enum)]
-    what: What,
+    what: ResetTarget,
     /// Only for this tenant id; repeatable
     #[arg(long, value_name = "ID", visible_alias = "company-id")]
     tenant: Vec<i64>,
@@ -34,7 +34,7 @@ pub(crate) struct ResetArgs {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum What {
+enum ResetTarget {
     /// Threads with assistants, sessions, responses, conversations, files, transcripts, events
     Runtime,
     /// The same with the profiles, tools and settings of assistants; `seed` restores them
@@ -43,7 +43,7 @@ enum What {
     Everything,
 }
 
-impl What {
+impl ResetTarget {
     fn described(self) -> &'static str {
         match self {
             Self::Runtime => "all threads, sessions, responses, conversations, files, transcripts and events",
@@ -60,7 +60,7 @@ impl What {
 }
 
 pub(crate) async fn run(args: ResetArgs) -> anyhow::Result<ExitCode> {
-    if args.what == What::Everything && !args.tenant.is_empty() {
+    if args.what == ResetTarget::Everything && !args.tenant.is_empty() {
         bail!("'reset everything' applies to the whole store; 'reset all' and 'reset runtime' take --tenant");
     }
     let context = CommandContext::open(args.config.clone()).await?;
@@ -75,18 +75,18 @@ pub(crate) async fn run(args: ResetArgs) -> anyhow::Result<ExitCode> {
     }
     let operator = Operator::of_this_process();
     match args.what {
-        What::Runtime => context.store.reset(operator, Reset::Runtime(args.tenant.clone())).await?,
-        What::All => context.store.reset(operator, Reset::Assistants(args.tenant.clone())).await?,
-        What::Everything => context.administration().reset_everything(operator).await?,
+        ResetTarget::Runtime => context.store.reset(operator, Reset::Runtime(args.tenant.clone())).await?,
+        ResetTarget::All => context.store.reset(operator, Reset::Assistants(args.tenant.clone())).await?,
+        ResetTarget::Everything => context.administration().reset_everything(operator).await?,
     }
     let what = args.what.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
     match (args.json, args.what) {
         (true, _) => print_json(&json!({"reset": what, "tenants": args.tenant}))?,
-        (false, What::Runtime) => print_stdout("removed")?,
-        (false, What::All) => {
+        (false, ResetTarget::Runtime) => print_stdout("removed")?,
+        (false, ResetTarget::All) => {
             print_stdout("removed; 'amalgam seed profiles' and 'amalgam seed configs' restore the assistants")?
         }
-        (false, What::Everything) => {
+        (false, ResetTarget::Everything) => {
             print_stdout("removed; the next start of a server makes the first tenant and prints its key")?;
         }
     }
@@ -102,7 +102,7 @@ fn confirmed(args: &ResetArgs, context: &CommandContext) -> anyhow::Result<bool>
             false => bail!("--confirm says '{confirm}', but the store {store} is called '{name}'"),
         };
     }
-    let everything = args.what == What::Everything;
+    let everything = args.what == ResetTarget::Everything;
     if args.yes && !everything {
         return Ok(true);
     }

@@ -123,7 +123,7 @@ async fn an_administrator_keeps_the_keys_of_its_own_tenant_and_reaches_no_other(
 
         // The other tenant sees nothing of it, and gets the same answer as for an id that never existed.
         assert_eq!(b.get("/admin/keys").await.json()["data"], json!([]));
-        for (path, status) in [(path.as_str(), 404), ("/admin/keys/key_AM-nobody", 404)] {
+        for (path, status) in [(path.as_str(), 404), ("/admin/keys/key_AM-unknown", 404)] {
             assert_eq!(send(&b, Method::DELETE, path, &json!({})).await.status, status);
         }
         for tenant in [2, 99] {

@@ -84,7 +84,7 @@ async fn threads_are_shown_with_their_messages_and_all_that_is_known_about_them(
         sent(&office.a(), Method::PUT, "/admin/profiles/greeter", &json!({"prompt": "Greet."})).await;
         let first = office.respond("ada", "greeter", "Good morning", "And to you").await;
         office.respond("ada", "greeter", "How are you?", "Fine").await;
-        office.respond("bob", "nobody", "Hello", "Hi").await;
+        office.respond("bob", "unknown", "Hello", "Hi").await;
 
         let list = got(&office.a(), "/admin/sessions").await;
         let heads: Vec<(&str, &Value, &Value)> = list["data"]

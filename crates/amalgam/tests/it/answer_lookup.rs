@@ -43,7 +43,7 @@ async fn an_answer_is_found_by_the_id_that_its_caller_was_told_and_by_ours() {
         let done = done.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
         let done: Value = serde_json::from_str(done).unwrap();
         assert_eq!(done["assistant_message_id"], newest["assistant_message_id"], "{}: the newest", store.name);
-        for (client, id) in [(&ada, "resp_of_ben"), (&eve, "resp_twice"), (&ada, "resp_nobody")] {
+        for (client, id) in [(&ada, "resp_of_ben"), (&eve, "resp_twice"), (&ada, "resp_unknown")] {
             let answer = client.get(&format!("/api/v2/ai-agent/respond/{id}/")).await;
             assert_eq!(answer.status, 404, "{}: {id}", store.name);
         }

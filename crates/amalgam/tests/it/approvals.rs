@@ -153,7 +153,7 @@ async fn an_administrator_decides_by_a_route_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_call_that_nobody_decides_about_is_refused_in_the_end() {
+async fn a_call_without_a_decision_is_refused_in_the_end() {
     for store in stores() {
         let workshop = workshop(&store, setup().extra("[limits]\napproval_deadline = \"1s\""), json!(true)).await;
         let client = workshop.client();
@@ -195,7 +195,7 @@ async fn going_on_without_a_word_leaves_the_question_open() {
 }
 
 #[tokio::test]
-async fn an_approval_of_somebody_else_looks_like_none() {
+async fn an_approval_of_another_user_looks_like_none() {
     const TENANTS: &str = "[tenants.a]\nid = 1\nkeys = [\"am_a\"]\n\n[tenants.b]\nid = 2\nkeys = [\"am_b\"]\n";
     for store in stores() {
         let workshop = Workshop::with(&store, Setup::new().extra(TENANTS)).await;

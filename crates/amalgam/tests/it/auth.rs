@@ -259,7 +259,7 @@ async fn a_callers_key_shows_up_nowhere() {
     world.upstream(Wire::Chat).enqueue(Script::text(&["fine"]).reply(Wire::Chat, Delivery::Stream));
     let request = json!({"model": Wire::Chat.model(), "input": "Hi", "stream": true});
     let mut answers = vec![client.post_json("/v1/responses", &request).await];
-    answers.push(client.post_json("/v1/responses", &json!({"model": "nobody"})).await);
+    answers.push(client.post_json("/v1/responses", &json!({"model": "unknown"})).await);
     answers.push(client.get("/nowhere").await);
     answers.push(client.clone().with_key("am_other-wrong-key").get("/v1/models").await);
     for answer in &answers {

@@ -235,7 +235,7 @@ async fn a_compaction_without_model_or_without_anything_to_compact_is_refused() 
     ] {
         assert_refused(&compact(&client, &body).await, 400, Some(param), code);
     }
-    let answer = compact(&client, &json!({"model": "nobody", "input": "Hi"})).await;
+    let answer = compact(&client, &json!({"model": "unknown", "input": "Hi"})).await;
     assert_eq!((answer.status.as_u16(), error_of(&answer)["code"].as_str()), (404, Some("model_not_found")));
     WIRES.iter().for_each(|wire| assert_eq!(world.upstream(*wire).requests().len(), 0));
 }

@@ -123,7 +123,7 @@ async fn items_are_added_in_order_listed_in_pages_shown_and_forgotten() {
         assert_eq!((texts(&last), &last["has_more"]), (vec!["m0"], &json!(false)));
         let page = client.get(&format!("{path}?order=asc&limit=3&after={item_id}")).await.json();
         assert_eq!((texts(&page), &page["has_more"]), (vec!["m6", "m7", "m8"], &json!(true)), "{}", store.name);
-        assert_refused(&client.get(&format!("{path}?after=msg_nobody")).await, 400, Some("after"), "invalid_value");
+        assert_refused(&client.get(&format!("{path}?after=msg_unknown")).await, 400, Some("after"), "invalid_value");
 
         let shown = client.get(&format!("/v1/conversations/{id}")).await.json();
         assert_eq!(delete(&client, &format!("{path}/{item_id}")).await.json(), shown, "the conversation is told");
@@ -146,7 +146,7 @@ async fn items_are_added_all_or_none() {
         let path = format!("/v1/conversations/{id}/items");
         for (items, param, code) in [
             (json!([user("b"), {"id": "mine", "role": "user", "content": "c"}]), "items[1].id", "item_already_exists"),
-            (json!([user("b"), {"type": "item_reference", "id": "msg_nobody"}]), "items[1]", "item_not_found"),
+            (json!([user("b"), {"type": "item_reference", "id": "msg_unknown"}]), "items[1]", "item_not_found"),
             (json!([user("b"), {"role": "user"}]), "items[1].content", "missing_required_parameter"),
             (json!(vec![user("b"); 21]), "items", "array_above_max_length"),
         ] {

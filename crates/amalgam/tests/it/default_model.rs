@@ -117,7 +117,7 @@ async fn a_demo_installation_follows_its_first_upstream() {
 }
 
 #[test]
-fn a_model_for_the_assistant_that_nobody_can_serve_is_refused() {
+fn a_model_for_the_assistant_that_no_upstream_serves_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let file = "[upstreams.one]\nkind = \"chat\"\nbase_url = \"http://127.0.0.1:1/v1\"\nmodels = [\"a\"]\n[assistant]\nmodel = \"b\"\n";
     std::fs::write(folder.path().join("amalgam.toml"), file).unwrap();

@@ -150,7 +150,7 @@ async fn an_upstream_that_says_when_to_come_back_is_unavailable_until_then() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_nobody_answers_at_is_a_bad_gateway() {
+async fn an_upstream_that_does_not_answer_is_a_bad_gateway() {
     let address = Upstream::unused_address();
     let setup = Setup::new().upstream("gone", "chat", &format!("http://{address}/v1")).option("models", "[\"m\"]");
     let amalgam = Amalgam::start(BINARY, setup).await;

@@ -170,7 +170,7 @@ async fn a_stream_tells_the_search_step_by_step_and_each_citation_where_it_stand
 }
 
 #[tokio::test]
-async fn results_are_shown_to_whoever_includes_them_at_once_or_later() {
+async fn results_are_shown_to_callers_that_include_them_at_once_or_later() {
     for store in stores() {
         let library = Library::on(&store).await;
         for (wire, delivery) in pairs() {

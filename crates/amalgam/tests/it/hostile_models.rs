@@ -38,7 +38,7 @@ fn counts<const N: usize>(expected: [(&str, usize); N]) -> BTreeMap<String, usiz
 }
 
 #[tokio::test]
-async fn a_tool_that_nobody_offered_is_not_run_and_not_handed_to_the_client() {
+async fn a_tool_that_was_not_offered_is_not_run_and_not_handed_to_the_client() {
     for store in stores() {
         let workshop = workshop(&store).await;
         // There, but not in this request; the name of a path of the server; nothing at all; far too much.

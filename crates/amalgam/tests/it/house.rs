@@ -1,8 +1,9 @@
 //! Rules of the repository, checked by reading manifests, `cargo metadata` and sources: which crate may depend on which, how
 //! large a crate may be, that commands do not use the HTTP crate, that every crate takes lints and dependencies from the
-//! workspace, that lock files name no registry, and that no two public types share a name.
+//! workspace, that lock files name no registry, that no two public types share a name, and that the walks of the
+//! architecture document stay short.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -219,6 +220,103 @@ fn shared_type_names(sources: &[(String, String)]) -> Vec<String> {
     }
     let shared = definitions.into_iter().filter(|(_, paths)| paths.len() > 1);
     shared.map(|(name, paths)| format!("{name}: {}", paths.join(", "))).collect()
+}
+
+/// The most steps of a walk in the architecture document, the most files that it names, and the most steps that name one file.
+const WALK_STEPS: usize = 12;
+const WALK_FILES: usize = 35;
+const STEPS_WITH_ONE_FILE: usize = 3;
+
+#[test]
+fn the_walks_of_the_architecture_document_are_short_and_name_files_that_exist() {
+    let document = read(&Path::new(ROOT).join("docs/ARCHITECTURE.md"));
+    let walks = walks(&document);
+    assert_eq!(walks.len(), 3, "a streamed request, an assistant turn, a continuation");
+    for walk in &walks {
+        assert_eq!(walk_violations(walk, &|path| Path::new(ROOT).join(path).is_file()), [""; 0], "{}", walk.title);
+    }
+}
+
+#[test]
+fn a_walk_that_is_too_long_or_names_a_missing_file_is_found() {
+    let step =
+        |number: usize, files: &str| format!("{number}. **Step.** A function ({files})\n   and `turns::begin`.\n");
+    let violations = |text: String| {
+        let document = format!("## Walk 1: a request\n\n`POST /x`.\n\n{text}\n## Next\n\n1. `a/missing.rs`\n");
+        walk_violations(&walks(&document)[0], &|path| !path.contains("missing"))
+    };
+    assert_eq!(violations(step(1, "`a/b.rs`, `a/c/d.rs`")), [""; 0]);
+    assert_eq!(violations(step(1, "`a/missing.rs`")), ["there is no file crates/a/src/missing.rs"]);
+    assert_eq!(violations(step(1, "`b.rs`")), ["`b.rs` has no crate"]);
+    assert_eq!(violations(String::new()), ["it has no steps"]);
+    let steps: String = (1..=13).map(|number| step(number, "`a/b.rs`")).collect();
+    assert_eq!(violations(steps), ["13 steps", "crates/a/src/b.rs is in 13 steps"]);
+    let files: Vec<String> = (0..36).map(|number| format!("`a/f{number}.rs`")).collect();
+    assert_eq!(violations(step(1, &files.join(", "))), ["36 files"]);
+}
+
+/// A request followed through the code.
+struct Walk<'a> {
+    title: &'a str,
+    /// Its numbered steps, and the text after them.
+    steps: Vec<String>,
+    text: String,
+}
+
+/// The sections `## Walk …` of a document.
+fn walks(document: &str) -> Vec<Walk<'_>> {
+    let sections = document.split("\n## ").map(|section| section.strip_prefix("## ").unwrap_or(section));
+    let walks = sections.filter(|section| section.starts_with("Walk "));
+    let read = walks.map(|section| {
+        let (title, body) = section.split_once('\n').expect("a section has a body");
+        let mut steps: Vec<String> = Vec::new();
+        for line in body.lines() {
+            let number = line.split_once(". ").and_then(|(number, _)| number.parse::<usize>().ok());
+            match (number, steps.last_mut()) {
+                (Some(number), _) => {
+                    assert_eq!(number, steps.len() + 1, "{title}: the steps are numbered");
+                    steps.push(line.to_owned());
+                }
+                (None, Some(step)) if line.starts_with(' ') => step.push_str(line),
+                _ => {}
+            }
+        }
+        Walk { title, steps, text: body.to_owned() }
+    });
+    read.collect()
+}
+
+fn walk_violations(walk: &Walk<'_>, exists: &dyn Fn(&str) -> bool) -> Vec<String> {
+    let mut violations = Vec::new();
+    match walk.steps.len() {
+        0 => violations.push("it has no steps".to_owned()),
+        steps if steps > WALK_STEPS => violations.push(format!("{steps} steps")),
+        _ => {}
+    }
+    let named = files_named(&walk.text);
+    if named.len() > WALK_FILES {
+        violations.push(format!("{} files", named.len()));
+    }
+    for name in named {
+        let Some((package, path)) = name.split_once('/') else {
+            violations.push(format!("`{name}` has no crate"));
+            continue;
+        };
+        let path = format!("crates/{package}/src/{path}");
+        if !exists(&path) {
+            violations.push(format!("there is no file {path}"));
+        }
+        let steps = walk.steps.iter().filter(|step| files_named(step).contains(name)).count();
+        if steps > STEPS_WITH_ONE_FILE {
+            violations.push(format!("{path} is in {steps} steps"));
+        }
+    }
+    violations
+}
+
+/// The Rust files that a text names as code.
+fn files_named(text: &str) -> BTreeSet<&str> {
+    text.split('`').skip(1).step_by(2).filter(|code| code.ends_with(".rs")).collect()
 }
 
 #[test]

@@ -80,7 +80,7 @@ async fn an_upstream_is_asked_over_tls_whatever_it_speaks() {
 }
 
 #[tokio::test]
-async fn bursts_over_tls_arrive_whole_for_everybody() {
+async fn bursts_over_tls_arrive_whole_at_every_client() {
     let secure = Secure::start().await;
     let (script, text) = long_answer();
     for wire in WIRES {

@@ -370,8 +370,8 @@ async fn a_key_whose_response_was_deleted_while_it_ran_is_free_again() {
         let reply = Script::text(&["a", "b"]).reply(Wire::Chat, Delivery::Stream);
         world.upstream(Wire::Chat).enqueue(reply.hold_after(3, &gate));
         let request = asking(Wire::Chat, Delivery::Stream, &json!({"input": "Hi"}));
-        let keyed = client.clone().with_header("idempotency-key", "k");
-        let mut stream = keyed.post_stream("/v1/responses", &request).await;
+        let idempotency_key = client.clone().with_header("idempotency-key", "k");
+        let mut stream = idempotency_key.post_stream("/v1/responses", &request).await;
         let created = stream.next_of_type("response.created").await["response"].clone();
         let path = format!("/v1/responses/{}", id_of(&created));
         assert_eq!(client.request(Method::DELETE, &path, &[], Bytes::new()).await.status, 200, "{}", store.name);

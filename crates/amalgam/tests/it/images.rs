@@ -36,7 +36,7 @@ async fn asked(world: &World, wire: Wire, request: &Value) -> HttpAnswer {
 }
 
 #[tokio::test]
-async fn an_image_on_a_private_address_is_refused_by_its_place_and_nobody_connects_to_it() {
+async fn an_image_on_a_private_address_is_refused_by_its_place_without_a_connection() {
     let gallery = gallery();
     let world = fetching("").await;
     for wire in WIRES {

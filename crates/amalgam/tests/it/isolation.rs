@@ -395,7 +395,7 @@ async fn seen(client: &Client, owned: &Owned) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_is_somebody_elses_looks_like_nothing_at_all() {
+async fn objects_of_other_callers_look_like_missing_ones() {
     // S10, P10
     for store in stores() {
         let world = World::with(store.setup(Setup::new().extra(TENANTS)), &[]).await;

@@ -60,7 +60,7 @@ async fn a_key_from_the_command_line_opens_the_door_at_once_and_is_refused_withi
         let client = Client::new(amalgam.url()).with_key(key_of(&expiring));
         assert_eq!(client.get("/v1/models").await.status, 200);
         becomes(&client, "/v1/models", 401).await;
-        assert!(cli.failure(&["keys", "revoke", "key_nobody"]).contains("there is no key"));
+        assert!(cli.failure(&["keys", "revoke", "key_unknown"]).contains("there is no key"));
         assert!(cli.failure(&["keys", "create", "--tenant", "99"]).contains("there is no tenant 99"));
     }
 }
@@ -137,7 +137,7 @@ async fn rights_are_asked_for_by_route() {
 }
 
 #[tokio::test]
-async fn a_service_key_names_its_user_and_a_users_key_names_nobody_else() {
+async fn a_service_key_names_its_user_and_a_users_key_names_no_other_user() {
     let amalgam = Amalgam::start(BINARY, Setup::new().tenant_key(KEY)).await;
     let cli = Cli::beside(&amalgam, &stores()[0]);
     let service = amalgam.client();

@@ -157,7 +157,7 @@ async fn a_choice_of_a_server_is_a_choice_of_its_tools() {
 }
 
 #[tokio::test]
-async fn calls_wait_for_somebody_to_agree_unless_the_request_says_otherwise() {
+async fn calls_wait_for_an_approval_unless_the_request_says_otherwise() {
     for store in stores() {
         let workshop = Workshop::on(&store).await;
         serve_mcp(&workshop.service);
@@ -357,7 +357,7 @@ async fn a_server_of_the_operators_is_named_by_its_label_and_by_tools_of_the_ban
         // Another tenant's, an unknown one, and one with credentials that are not the operator's.
         for tool in [
             json!({"type": "mcp", "server_label": "others"}),
-            json!({"type": "mcp", "server_label": "nobody"}),
+            json!({"type": "mcp", "server_label": "unknown"}),
             json!({"type": "mcp", "server_label": "town", "authorization": "mine"}),
         ] {
             let asked = asking(Wire::Chat, Delivery::Whole, &request(tool.clone()));

@@ -151,7 +151,7 @@ async fn an_upstream_without_a_list_does_not_hide_the_others() {
     html.always_for("/models", Reply::html(200, "Welcome"));
     good.always_for("/models", list_of(&["alpha"]));
     let setup = Setup::new()
-        .upstream("nobody", "chat", &format!("http://{}/v1", Upstream::unused_address()))
+        .upstream("unknown", "chat", &format!("http://{}/v1", Upstream::unused_address()))
         .upstream("refusing", "chat", &refusing.base_url())
         .upstream("html", "chat", &html.base_url())
         .upstream("good", "chat", &good.base_url());
@@ -164,7 +164,7 @@ async fn an_upstream_without_a_list_does_not_hide_the_others() {
 }
 
 #[tokio::test]
-async fn a_model_that_nobody_has_is_not_found() {
+async fn a_model_that_no_upstream_has_is_not_found() {
     // RAM-08
     let amalgam = Amalgam::start(BINARY, Setup::new()).await;
     for id in ["unknown", "demo2", "unknown/demo", "demo/", "%F0%9F%A6%80", "%FF", "a%2Fb", &"x".repeat(3000)] {

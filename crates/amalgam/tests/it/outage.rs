@@ -167,8 +167,8 @@ async fn a_database_that_restarts_is_waited_for_and_nothing_is_lost() {
         assert_away(&post(&client, Delivery::Whole, &json!({"input": "Hi", "background": true})).await);
         assert_away(&client.get(&format!("/v1/responses/{}", id_of(&kept))).await);
         let headers = [("content-type", "application/json"), ("idempotency-key", "k")];
-        let keyed = asking(Wire::Chat, Delivery::Whole, &json!({"input": "Hi"})).to_string();
-        assert_away(&client.request(Method::POST, "/v1/responses", &headers, keyed.into()).await);
+        let idempotency_key = asking(Wire::Chat, Delivery::Whole, &json!({"input": "Hi"})).to_string();
+        assert_away(&client.request(Method::POST, "/v1/responses", &headers, idempotency_key.into()).await);
         assert_eq!(client.get("/healthz").await.status, 200);
         let ready = client.get("/readyz").await;
         assert_eq!((ready.status.as_u16(), &ready.json()["status"]), (503, &json!("store_unavailable")));
@@ -226,7 +226,7 @@ async fn a_database_that_restarts_is_waited_for_and_nothing_is_lost() {
 }
 
 #[tokio::test]
-async fn a_database_that_only_restarts_costs_nobody_more_than_a_retry() {
+async fn a_database_that_only_restarts_costs_no_caller_more_than_a_retry() {
     let Some(server) = Server::start() else { return };
     let world = prepared(Setup::new().env("AMALGAM_STORE_URL", &server.url)).await;
     let client = world.amalgam.client();

@@ -288,8 +288,8 @@ async fn the_input_is_listed_in_pages_newest_first_unless_asked_otherwise() {
             ("limit=x", "limit"),
             ("order=up", "order"),
             ("include[]=nonsense", "include"),
-            ("after=msg_nobody", "after"),
-            ("before=msg_nobody", "before"),
+            ("after=msg_unknown", "after"),
+            ("before=msg_unknown", "before"),
         ] {
             assert_refused(&get(&world, &format!("{path}?{query}")).await, 400, Some(param), "invalid_value");
         }

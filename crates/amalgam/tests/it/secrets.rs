@@ -153,7 +153,7 @@ async fn everything_speaks(store: &TestStore) -> Vec<String> {
             format!("{:?} {}", answer.headers, answer.text()).into_bytes(),
         ));
     }
-    let refused = client.post_json("/v1/responses", &json!({"model": "nobody", "input": over_http.len()})).await;
+    let refused = client.post_json("/v1/responses", &json!({"model": "unknown", "input": over_http.len()})).await;
     said.push(("a refusal".to_owned(), refused.body.to_vec()));
 
     for command in [

@@ -231,9 +231,9 @@ async fn reasoning_and_rounds_follow_each_other_until_the_model_is_done() {
 async fn a_name_that_the_bank_does_not_have_stays_the_clients() {
     for store in stores() {
         let workshop = Workshop::on(&store).await;
-        let request = json!({"input": "Hi", "tools": [named("nobody")]});
+        let request = json!({"input": "Hi", "tools": [named("unknown")]});
         let response =
-            workshop.turn(Wire::Chat, Delivery::Stream, &[calls("call_1", "nobody", "Oslo")], &request).await;
+            workshop.turn(Wire::Chat, Delivery::Stream, &[calls("call_1", "unknown", "Oslo")], &request).await;
         assert_eq!(shown(&response), ["function_call"]);
 
         // Nor does one that is switched off, or one of the client's with a description of its own.

@@ -234,7 +234,7 @@ async fn what_is_wrong_is_told_and_the_connection_goes_on() {
         (json!({}), 400, Some("type"), "missing_required_parameter"),
         (json!({"type": "conversation.item.create"}), 400, Some("type"), "invalid_value"),
         (json!({"type": "response.create", "input": "Hi"}), 400, Some("model"), "missing_required_parameter"),
-        (json!({"type": "response.create", "model": "nobody", "input": "Hi"}), 404, Some("model"), "model_not_found"),
+        (json!({"type": "response.create", "model": "unknown", "input": "Hi"}), 404, Some("model"), "model_not_found"),
         (create(wire, json!({})), 400, Some("input"), "missing_required_parameter"),
         (create(wire, json!({"input": "Hi", "background": true})), 400, Some("background"), "unsupported_parameter"),
         (
@@ -301,7 +301,7 @@ async fn a_lane_is_repeated_in_every_event_about_it() {
 }
 
 #[tokio::test]
-async fn nobody_gets_a_socket_without_a_key() {
+async fn no_caller_gets_a_socket_without_a_key() {
     // S19
     let world = World::with(Setup::new().tenant_key("am_a_key"), &[]).await;
     for headers in [&[][..], &[("authorization", "Bearer am_wrong")]] {

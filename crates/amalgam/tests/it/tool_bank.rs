@@ -248,7 +248,7 @@ async fn a_trial_runs_a_tool_outside_of_any_turn_and_tells_how_it_went() {
 
     kept(&a, "/admin/tools/ask_user", &json!({"kind": "client", "description": "Asks."})).await;
     assert_eq!(a.post_json("/admin/tools/ask_user/try", &json!({})).await.status, 400);
-    assert_eq!(a.post_json("/admin/tools/nobody/try", &good).await.status, 404);
+    assert_eq!(a.post_json("/admin/tools/unknown/try", &good).await.status, 404);
     assert_refused(
         &a.post_json("/admin/tools/lookup_order/try", &json!({"argument": {}})).await,
         400,
@@ -314,7 +314,7 @@ async fn guidance_on_tools_becomes_one_block_in_the_order_of_their_names() {
             let body = json!({"kind": "client", "description": "x", "guidance": guidance, "active": name != "away"});
             kept(&a, &format!("/admin/tools/{name}"), &body).await;
         }
-        let block = a.get("/admin/tools/usage?names=zeta,mute,away,nobody,alpha").await.json();
+        let block = a.get("/admin/tools/usage?names=zeta,mute,away,unknown,alpha").await.json();
         let expected = "<<<APTIX_SERVER_TOOL_USAGE_METADATA_BEGIN>>>\n\
             <<<APTIX_TOOL_USAGE_BEGIN name='zeta'>>>\nFirst.\nThen.\n<<<APTIX_TOOL_USAGE_END name='zeta'>>>\n\n\
             <<<APTIX_TOOL_USAGE_BEGIN name='alpha'>>>\nSecond.\n<<<APTIX_TOOL_USAGE_END name='alpha'>>>\n\n\

@@ -96,7 +96,7 @@ async fn what_fits_is_left_alone() {
 }
 
 #[tokio::test]
-async fn without_leave_to_shorten_a_prompt_that_cannot_fit_is_an_error_and_nobody_is_asked() {
+async fn without_truncation_a_prompt_that_cannot_fit_is_an_error_and_no_upstream_is_called() {
     let world = World::with(narrow(), &[]).await;
     for wire in WIRES {
         for request in [json!({"input": turns(20)}), json!({"input": turns(20), "truncation": "disabled"})] {
@@ -216,7 +216,7 @@ async fn a_count_needs_no_model_and_honours_what_came_before() {
         let unknown = json!({"model": "m-chat", "input": "x", "previous_response_id": "resp_no"});
         let answer = client.post_json("/v1/responses/input_tokens", &unknown).await;
         assert_refused(&answer, 400, Some("previous_response_id"), "previous_response_not_found");
-        let answer = client.post_json("/v1/responses/input_tokens", &json!({"model": "nobody", "input": "x"})).await;
+        let answer = client.post_json("/v1/responses/input_tokens", &json!({"model": "unknown", "input": "x"})).await;
         assert_refused(&answer, 404, Some("model"), "model_not_found");
     }
 }

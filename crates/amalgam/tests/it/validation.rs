@@ -79,7 +79,7 @@ async fn faults_are_told_in_the_published_order() {
     ] {
         assert_refused(&world.refused(&request).await, 400, Some(key), code);
         request[key] = match key {
-            "model" => json!("nobody-has-this"),
+            "model" => json!("no-such-model"),
             "input" => json!("Hi"),
             _ => Value::Null,
         };
@@ -152,11 +152,11 @@ async fn input_or_instructions_are_required_and_an_empty_list_counts_as_input() 
 async fn an_unknown_model_is_not_found() {
     // RAM-08, RAM-41
     for world in [stored().await, stateless().await] {
-        for model in ["nobody-has-this", "chat/", "nobody/m", "/", "../m-chat", "M-CHAT", " m-chat"] {
+        for model in ["no-such-model", "chat/", "unknown/m", "/", "../m-chat", "M-CHAT", " m-chat"] {
             let request = json!({"model": model, "input": "Hi", "stream": true});
             assert_refused(&world.refused(&request).await, 404, Some("model"), "model_not_found");
         }
-        let wrong = json!({"model": "nobody-has-this", "input": "Hi", "temperature": 9});
+        let wrong = json!({"model": "no-such-model", "input": "Hi", "temperature": 9});
         let answer = world.refused(&wrong).await;
         assert_refused(&answer, 400, Some("temperature"), "invalid_value");
     }
@@ -348,7 +348,7 @@ async fn numbers_beyond_every_bound_do_no_harm() {
 async fn odd_but_valid_json_is_answered() {
     let world = stored().await;
     let bodies = [
-        r#"{"model":"nobody","model":"m-chat","input":"a","input":"Hi"}"#,
+        r#"{"model":"unknown","model":"m-chat","input":"a","input":"Hi"}"#,
         r#"{"\u006dodel":"m-chat","\u0069nput":"Hi"}"#,
         r#"{"model":"m-chat","input":"\ud83e\udd80 \u0000 \ud800 \udc00"}"#,
         "\r\n\t {\"model\" : \"m-chat\" ,\r\n \"input\" : \"Hi\"} \n",

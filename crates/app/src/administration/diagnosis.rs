@@ -162,10 +162,10 @@ async fn inspect_model(
     profile: Option<&AgentProfile>,
 ) -> Result<(EffectiveSettings, KeyFinding, bool), Fault> {
     let configs = app.tenant_configs();
-    let kept = configs.load(within(tenant)?).await?;
-    let resolved = configs.resolve(&kept, profile.filter(|profile| profile.active));
+    let stored = configs.load(within(tenant)?).await?;
+    let resolved = configs.resolve(&stored, profile.filter(|profile| profile.active));
     let resolved = with_default_model(&*app.catalog, resolved).await;
-    let opened = kept.with_opened_key(&*app.seal, &tenant.seal_context());
+    let opened = stored.with_opened_key(&*app.seal, &tenant.seal_context());
     let own_key = opened.as_ref().and_then(|settings| settings.api_key.as_ref());
     let terms = ModelSelection {
         name: &resolved.model.value,

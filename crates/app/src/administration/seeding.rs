@@ -70,7 +70,7 @@ impl Administration<'_> {
         if tool == before {
             return Ok(SeedOutcome::Unchanged);
         }
-        // Caches are keyed by this time, so that no two versions may share one.
+        // The cache key contains this time, so that no two versions may share one.
         let updated_at_ms = self.now_ms.max(before.updated_at_ms + 1);
         self.store.put_tool(bank, BankTool { updated_at_ms, ..tool }).await?;
         Ok(SeedOutcome::Updated)

@@ -122,7 +122,7 @@ impl ToolBank<'_> {
         let before = self.store.tool(of, &tool.name).await?;
         (tool.created_at_ms, tool.updated_at_ms) = match &before {
             None => (self.now_ms, self.now_ms),
-            // Caches are keyed by this time, so that no two versions may share one.
+            // The cache key contains this time, so that no two versions may share one.
             Some(before) => (before.created_at_ms, self.now_ms.max(before.updated_at_ms + 1)),
         };
         tool.settings = self.toolbox.seal_settings(scope, &tool, before.as_ref()).map_err(refusal)?;

@@ -17,7 +17,7 @@ fn json_of(text: &str) -> Json {
 
 /// What a tool does when it is run.
 #[derive(Clone)]
-enum Doing {
+enum StubOutcome {
     Gives(&'static str),
     Fails(ToolError),
     Panics,
@@ -26,9 +26,9 @@ enum Doing {
 
 /// A toolbox whose tools all do the same; `echo` is built in.
 #[derive(Clone)]
-struct Told(Option<Doing>);
+struct StubRegistry(Option<StubOutcome>);
 
-impl ToolProvider for Told {
+impl ToolProvider for StubRegistry {
     fn equip<'a>(&'a self, _: &'a Scope, _: Vec<ToolRequest>) -> BoxFuture<'a, Result<Vec<ResolvedTool>, Fault>> {
         Box::pin(async { Ok(Vec::new()) })
     }
@@ -82,7 +82,7 @@ impl ArgumentCheck for WantsX {
     }
 }
 
-impl Handler for Doing {
+impl Handler for StubOutcome {
     fn run<'a>(&'a self, call: ToolCall<'a>) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         assert!(call.call_id.starts_with("try_") && call.key == call.call_id, "{}", call.call_id);
         Box::pin(async move {
@@ -97,7 +97,7 @@ impl Handler for Doing {
 }
 
 fn read(body: &Value, bank_scope: BankScope) -> Result<BankTool, Fault> {
-    put_tool::read(&body.to_string().into(), Some("lookup"), bank_scope, &Told(None))
+    put_tool::read(&body.to_string().into(), Some("lookup"), bank_scope, &StubRegistry(None))
 }
 
 fn tool(name: &str, common: bool) -> BankTool {
@@ -147,7 +147,7 @@ fn what_is_shown_of_a_tool_can_be_sent_back_and_means_the_same() {
         let bank_scope = if tool.common { BankScope::Common } else { BankScope::Own };
         let settings = tool.settings.clone();
         let shown = json_of(&serde_json::to_string(&ToolView::of(tool.clone(), settings)).unwrap());
-        let again = put_tool::read(shown.bytes(), Some("lookup"), bank_scope, &Told(None)).unwrap();
+        let again = put_tool::read(shown.bytes(), Some("lookup"), bank_scope, &StubRegistry(None)).unwrap();
         assert_eq!(again, tool, "{shown:?}");
         assert!(
             shown.raw().text().contains(r#""properties":{"z":{},"a":{}}"#),
@@ -198,7 +198,7 @@ fn a_field_that_is_wrong_is_named() {
     }
     let body = json!({"kind": "client", "description": "x"}).to_string().into();
     for name in [None, Some("usage"), Some("Usage")] {
-        let fault = put_tool::read(&body, name, BankScope::Own, &Told(None)).unwrap_err();
+        let fault = put_tool::read(&body, name, BankScope::Own, &StubRegistry(None)).unwrap_err();
         assert_eq!(fault.param.as_deref(), Some("name"), "{name:?}");
     }
 }
@@ -248,10 +248,10 @@ fn scope() -> Scope {
     Scope::authenticated(1, "ada", TenantState::Stored, Rights::ADMIN)
 }
 
-async fn tried(doing: Option<Doing>, arguments: &str) -> Value {
+async fn tried(doing: Option<StubOutcome>, arguments: &str) -> Value {
     let mut tried = tool("lookup", false);
     tried.policy.timeout = Duration::from_secs(600);
-    let trial = trial::run(&Told(doing), &scope(), &tried, &json_of(arguments)).await.unwrap();
+    let trial = trial::run(&StubRegistry(doing), &scope(), &tried, &json_of(arguments)).await.unwrap();
     serde_json::to_value(trial).unwrap()
 }
 
@@ -260,14 +260,20 @@ async fn a_trial_tells_what_came_out_and_what_went_wrong() {
     let good = r#"{"x":1}"#;
     let broken = ToolError::Broken { detail: "no route".to_owned() };
     for (doing, arguments, output, code, detail) in [
-        (Some(Doing::Gives(r#"{"n":[1]}"#)), good, json!({"n": [1]}), None, None),
-        (Some(Doing::Gives("null")), good, Value::Null, None, None),
-        (Some(Doing::Gives("1")), "{}", Value::Null, Some("invalid_arguments"), None),
-        (Some(Doing::Fails(ToolError::Refused("not today".to_owned()))), good, Value::Null, Some("refused"), None),
-        (Some(Doing::Fails(broken)), good, Value::Null, Some("broken"), Some("no route")),
-        (Some(Doing::Fails(ToolError::TooLarge)), good, Value::Null, Some("too_large"), None),
-        (Some(Doing::Panics), good, Value::Null, Some("broken"), Some("it panicked")),
-        (Some(Doing::Sleeps), good, Value::Null, Some("timed_out"), None),
+        (Some(StubOutcome::Gives(r#"{"n":[1]}"#)), good, json!({"n": [1]}), None, None),
+        (Some(StubOutcome::Gives("null")), good, Value::Null, None, None),
+        (Some(StubOutcome::Gives("1")), "{}", Value::Null, Some("invalid_arguments"), None),
+        (
+            Some(StubOutcome::Fails(ToolError::Refused("not today".to_owned()))),
+            good,
+            Value::Null,
+            Some("refused"),
+            None,
+        ),
+        (Some(StubOutcome::Fails(broken)), good, Value::Null, Some("broken"), Some("no route")),
+        (Some(StubOutcome::Fails(ToolError::TooLarge)), good, Value::Null, Some("too_large"), None),
+        (Some(StubOutcome::Panics), good, Value::Null, Some("broken"), Some("it panicked")),
+        (Some(StubOutcome::Sleeps), good, Value::Null, Some("timed_out"), None),
         (None, good, Value::Null, Some("unknown_tool"), None),
     ] {
         let told = tried(doing, arguments).await;
@@ -285,7 +291,8 @@ async fn a_trial_tells_what_came_out_and_what_went_wrong() {
 async fn what_the_client_runs_cannot_be_tried() {
     let mut client = tool("lookup", false);
     client.kind = BankKind::Client;
-    let fault = trial::run(&Told(Some(Doing::Gives("1"))), &scope(), &client, &json_of("{}")).await.unwrap_err();
+    let fault =
+        trial::run(&StubRegistry(Some(StubOutcome::Gives("1"))), &scope(), &client, &json_of("{}")).await.unwrap_err();
     assert_eq!(
         (fault.kind, fault.into_parts().message),
         (FaultKind::Invalid, Cow::from("This tool is run by the client: it cannot be tried here."))

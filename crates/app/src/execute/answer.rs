@@ -200,7 +200,7 @@ impl ExecuteAnswer {
             envelope.warnings.push(format!("the answer is incomplete: {reason}"));
         }
         for approval in approvals(response) {
-            envelope.warnings.push(format!("a tool waits for somebody's approval: {approval}"));
+            envelope.warnings.push(format!("a tool call waits for an approval: {approval}"));
         }
         envelope.sources.clone_from(&notes.sources);
         envelope.warnings.extend(notes.warnings.iter().cloned());

@@ -154,7 +154,7 @@ pub(super) async fn enqueue(
         session: None,
         summary: Some(Box::new(summary)),
         // The turn is stored: a retry with the same key gets the same response.
-        answer: turn.idempotency.clone().map(|keyed| (keyed, Some(Answer::Stored))),
+        answer: turn.idempotency.clone().map(|idempotency_key| (idempotency_key, Some(Answer::Stored))),
     };
     Ok(match app.store.write(scope, write.into()).await? {
         WriteOutcome::Kept => Some(StartedTurn::Queued { response: Box::new(response), delivery }),

@@ -6,13 +6,13 @@ use amalgam_core::{
     BoxFuture, Delivery, Fault, Loss, Scope,
     store::{EventTail, StoredResponse},
 };
-use amalgam_engine::{Announcement, EarlyEvents, Run, StreamHead, read_tail};
+use amalgam_engine::{Announcement, EarlyEvents, Engine, Run, StreamHead, read_tail};
 use amalgam_protocol::EventBatch;
 use bytes::Bytes;
 use futures_core::Stream;
-use tokio::time::Instant;
+use tokio::{select, sync::oneshot, time::Instant};
 
-use super::{HeadDue, RunningTurn, StartedTurn, TurnRequest, begin, context::no_such_response, head_or_start};
+use super::{RunningTurn, StartedTurn, TurnRequest, begin, context::no_such_response};
 use crate::app::Application;
 
 /// The events of a response as they arrive.
@@ -129,6 +129,39 @@ pub async fn respond(
             let head = ReplyHead::named(&announced.identity.response_id);
             Ok(TurnReply::events(head, opening(app, announced, starting)))
         }
+    }
+}
+
+/// The first of two events: the turn starts, or its caller has to be sent a head.
+pub enum HeadDue<T> {
+    /// The turn has started or was refused.
+    Started(T),
+    /// The head is due, and no model has accepted yet.
+    Due(StreamHead),
+}
+
+/// Waits for a turn to start, but no longer than a stream may be without its head. `received` is the arrival of the
+/// request.
+pub async fn head_or_start<F: Future + Unpin>(
+    engine: &Engine,
+    received: Instant,
+    announced: oneshot::Receiver<StreamHead>,
+    starting: &mut F,
+) -> HeadDue<F::Output> {
+    let due = async {
+        match announced.await {
+            Ok(announced) => {
+                tokio::time::sleep_until(received + engine.head_after()).await;
+                announced
+            }
+            // The turn is not streamed, or was refused.
+            Err(_) => std::future::pending().await,
+        }
+    };
+    select! {
+        biased;
+        started = starting => HeadDue::Started(started),
+        announced = due => HeadDue::Due(announced),
     }
 }
 

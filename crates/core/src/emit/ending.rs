@@ -82,7 +82,7 @@ impl Emitter {
     pub(super) fn clear_output(&mut self) {
         self.output.clear();
         self.positions = OutputPositions::default();
-        self.kept.clear();
+        self.stored_forms.clear();
         self.citations = None;
     }
 

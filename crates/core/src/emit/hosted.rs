@@ -96,8 +96,8 @@ impl Emitter {
         };
         self.hosted_event(kind, &call.id, |_| {});
         let (call_ids, known) = (self.call_ids, self.model_call(call));
-        let kept = call.item(status, &call.arguments, Some(end), call_ids, |writer| known.write_fields(writer));
-        self.item_kept(kept, call.item(status, &call.arguments, Some(end), call_ids, |_| {}));
+        let stored = call.item(status, &call.arguments, Some(end), call_ids, |writer| known.write_fields(writer));
+        self.item_with_stored_form(stored, call.item(status, &call.arguments, Some(end), call_ids, |_| {}));
     }
 
     fn begin_search(&mut self, call: &HostedCall) {
@@ -125,7 +125,7 @@ impl Emitter {
         if let Some(output) = output {
             self.may_cite(output);
         }
-        self.item_kept(search.stored(self.model_call(call)), search.shown());
+        self.item_with_stored_form(search.stored(self.model_call(call)), search.shown());
     }
 
     /// Emits a request for approval of a call.
@@ -134,7 +134,7 @@ impl Emitter {
         let shown = call.request(|_| {});
         let known = self.model_call(call);
         self.item_added(|| shown.clone());
-        self.item_kept(call.request(|writer| known.write_fields(writer)), shown);
+        self.item_with_stored_form(call.request(|writer| known.write_fields(writer)), shown);
     }
 
     /// The ids by which the model knows a call of the current answer.
@@ -143,8 +143,8 @@ impl Emitter {
     }
 
     /// Completes an item that is stored with private fields.
-    fn item_kept(&mut self, kept: Json, shown: Json) {
-        self.kept.push((self.output.len(), kept));
+    fn item_with_stored_form(&mut self, stored: Json, shown: Json) {
+        self.stored_forms.push((self.output.len(), stored));
         self.item_done(shown);
     }
 

@@ -66,8 +66,8 @@ impl PartialAnswer {
 }
 
 fn add_part(text: &mut String, part: Raw<'_>) {
-    if let Some(said) = part.get_str("text").or_else(|| part.get_str("refusal")) {
-        text.push_str(&said);
+    if let Some(piece) = part.get_str("text").or_else(|| part.get_str("refusal")) {
+        text.push_str(&piece);
     }
 }
 

@@ -16,7 +16,7 @@ impl<'a> History<'a> {
     pub fn in_tool_turns(&self) -> Cow<'_, [Entry<'a>]> {
         match is_in_tool_turns(&self.entries) {
             true => Cow::Borrowed(&self.entries),
-            false => Cow::Owned(arranged(&self.entries)),
+            false => Cow::Owned(arrangement(&self.entries)),
         }
     }
 }
@@ -73,12 +73,12 @@ fn is_in_tool_turns(entries: &[Entry<'_>]) -> bool {
     true
 }
 
-fn arranged<'a>(entries: &[Entry<'a>]) -> Vec<Entry<'a>> {
+fn arrangement<'a>(entries: &[Entry<'a>]) -> Vec<Entry<'a>> {
     let outputs = entries.iter().filter_map(|entry| match entry {
         Entry::Output(output) => Some(((output.kind, &*output.call_id), entry)),
         _ => None,
     });
-    let mut arranged = Arranged {
+    let mut arrangement = Arrangement {
         entries: Vec::with_capacity(entries.len()),
         outputs: outputs.collect(),
         run: Vec::new(),
@@ -88,28 +88,28 @@ fn arranged<'a>(entries: &[Entry<'a>]) -> Vec<Entry<'a>> {
     for entry in entries {
         match Part::of(entry) {
             Part::Call => {
-                arranged.run.append(&mut arranged.trailing);
-                arranged.run.push(entry);
+                arrangement.run.append(&mut arrangement.trailing);
+                arrangement.run.push(entry);
             }
             // It is placed after its call.
-            Part::Output => arranged.close(),
-            _ if arranged.run.is_empty() => arranged.entries.push(entry.clone()),
+            Part::Output => arrangement.close(),
+            _ if arrangement.run.is_empty() => arrangement.entries.push(entry.clone()),
             Part::AssistantText => {
-                arranged.assistant_text.append(&mut arranged.trailing);
-                arranged.assistant_text.push(entry);
+                arrangement.assistant_text.append(&mut arrangement.trailing);
+                arrangement.assistant_text.push(entry);
             }
-            Part::Between => arranged.trailing.push(entry),
+            Part::Between => arrangement.trailing.push(entry),
             Part::End => {
-                arranged.close();
-                arranged.entries.push(entry.clone());
+                arrangement.close();
+                arrangement.entries.push(entry.clone());
             }
         }
     }
-    arranged.close();
-    arranged.entries
+    arrangement.close();
+    arrangement.entries
 }
 
-struct Arranged<'e, 'a> {
+struct Arrangement<'e, 'a> {
     entries: Vec<Entry<'a>>,
     /// The output of every call.
     outputs: HashMap<(CallKind, &'e str), &'e Entry<'a>>,
@@ -121,7 +121,7 @@ struct Arranged<'e, 'a> {
     trailing: Vec<&'e Entry<'a>>,
 }
 
-impl Arranged<'_, '_> {
+impl Arrangement<'_, '_> {
     fn close(&mut self) {
         // Reasoning after the last call led to none of them; no API accepts it between a call and its output.
         let before = self.assistant_text.drain(..).chain(self.trailing.drain(..));

@@ -46,9 +46,9 @@ pub fn turns(history: &History<'_>) -> usize {
 /// The history with only its latest turns, `kept` of them and at least one; none if that is all of them.
 ///
 /// For an upstream whose context window is not configured, and which only reports that a prompt is too long.
-pub fn latest<'a>(history: &History<'a>, kept: usize) -> Option<History<'a>> {
+pub fn latest<'a>(history: &History<'a>, turns_to_keep: usize) -> Option<History<'a>> {
     let turns = Turns::of(&history.entries);
-    shortened(history, &turns, turns.0.len().saturating_sub(kept.max(1)), Summaries::Stay)
+    shortened(history, &turns, turns.0.len().saturating_sub(turns_to_keep.max(1)), Summaries::Stay)
 }
 
 /// The part of a context window for the prompt: without the reserve for the answer.

@@ -99,12 +99,12 @@ impl ModelError {
     /// Whether the upstream does not know, or does not accept, the earlier answer of this id.
     pub fn is_forgotten(&self, id: &str) -> bool {
         let Self::Refused { status: 400 | 404 | 410 | 422, message, code, param, .. } = self else { return false };
-        let said = message.as_deref().unwrap_or_default().to_ascii_lowercase();
+        let text = message.as_deref().unwrap_or_default().to_ascii_lowercase();
         code.as_deref() == Some("previous_response_not_found")
             || param.as_deref() == Some("previous_response_id")
-            || said.contains("previous_response_id")
-            || said.contains("previous response")
-            || (said.contains("not found") && message.as_deref().is_some_and(|message| message.contains(id)))
+            || text.contains("previous_response_id")
+            || text.contains("previous response")
+            || (text.contains("not found") && message.as_deref().is_some_and(|message| message.contains(id)))
     }
 
     /// The fault for the caller. The upstream's own message is included only where it concerns the request.
@@ -150,8 +150,8 @@ fn says_too_long(message: Option<&str>, code: Option<&str>) -> bool {
         "prompt too long",
         "maximum number of tokens",
     ];
-    let said = message.unwrap_or_default().to_ascii_lowercase();
-    code.is_some_and(|code| CODES.contains(&code)) || WORDS.iter().any(|words| said.contains(words))
+    let text = message.unwrap_or_default().to_ascii_lowercase();
+    code.is_some_and(|code| CODES.contains(&code)) || WORDS.iter().any(|words| text.contains(words))
 }
 
 /// Whether a "not found" message is about a model: not all upstreams have a code for that.

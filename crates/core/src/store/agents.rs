@@ -5,7 +5,7 @@ use amalgam_protocol::{Json, Writer};
 use super::{Stored, processes::ProcessId};
 use crate::scope::{Admin, Operator, Scope};
 
-/// Whose things somebody with more than a caller's rights deals with.
+/// The tenant whose objects an administrator or an operator manages.
 #[derive(Debug, Clone, Copy)]
 pub enum Within<'a> {
     /// Those of its own tenant.

@@ -114,13 +114,13 @@ pub struct ToolOutcome {
     pub output: Json,
     /// Why it failed, or was not run: one of the names of [`crate::turn::ToolFailure`]. None when it went well.
     pub error: Option<String>,
-    /// What happened, for whoever runs this server.
+    /// What happened, for the operator of the server.
     pub detail: Option<String>,
     /// Milliseconds that it took.
     pub duration_ms: u64,
 }
 
-/// A call that waits for somebody to agree.
+/// A call that waits for an approval.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Approval {
     /// `mcpr_…`: the id of the item that asks.
@@ -216,11 +216,11 @@ pub trait BankStore: Send + Sync {
     /// One approval of the caller's.
     fn approval<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, Option<Approval>>;
 
-    /// One approval of the administrator's tenant, whoever's turn it is.
+    /// One approval of the administrator's tenant, of any user's turn.
     fn approval_of_tenant<'a>(&'a self, admin: Admin<'a>, id: &'a str) -> Stored<'a, Option<Approval>>;
 
-    /// Approvals of the administrator's tenant, the newest first, behind `after`; with `pending` only those that nobody has
-    /// decided and that have not run out at `now_ms`.
+    /// Approvals of the administrator's tenant, the newest first, after `after`; with `pending` only those without a
+    /// decision that have not expired at `now_ms`.
     fn approvals<'a>(
         &'a self,
         admin: Admin<'a>,

@@ -80,7 +80,7 @@ pub enum StepState {
     Running,
     /// Its response has ended like this.
     Ended(Status),
-    /// It has no response: whoever took it died before there was one, or the response was deleted.
+    /// It has no response: the process that took it died before there was one, or the response was deleted.
     Gone,
 }
 
@@ -112,7 +112,7 @@ pub struct NewStep {
 /// What became of a submission.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TakenStep {
-    /// It is the caller's to work on. One that failed, or that nobody works on any more, is taken again like this.
+    /// The caller has taken the step and runs it. A step that failed, or whose process died, is taken again like this.
     First {
         /// The last response of the session that has ended well, for a user's submission; else what it follows.
         parent: Option<String>,

@@ -119,7 +119,7 @@ pub trait ResponseStore: Send + Sync {
     /// other response builds on them.
     fn delete_response<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, bool>;
 
-    /// Ends a background response that has not ended, without output. Whoever runs it finds out through
+    /// Ends a background response that has not ended, without output. The process that runs it finds out through
     /// [`super::Store::changed`] or because it cannot write any more.
     fn cancel_response<'a>(&'a self, scope: &'a Scope, id: &'a str, now_ms: u64) -> Stored<'a, Option<CancelOutcome>>;
 

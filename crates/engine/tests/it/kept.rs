@@ -88,7 +88,7 @@ pub(crate) fn keep(settings: &ResponseSettings, streamed: bool) -> TurnStorage {
             request: None,
         })),
         previous: None,
-        keyed: None,
+        idempotency_key: None,
         streamed,
         flush_after: Duration::from_millis(20),
         session: None,
@@ -101,7 +101,7 @@ async fn a_whole_answer_is_in_the_store_when_it_is_told() {
     let world = World::new().await;
     let run = world.start(vec![Step::Say("ab"), Step::Finish], Delivery::Whole).await;
     let id = run.response_id().to_owned();
-    assert_eq!(world.stored(&id).await, None, "nobody has seen its id");
+    assert_eq!(world.stored(&id).await, None, "its id was sent to no caller");
     let answer = run.finish().await.unwrap().response;
     let stored = world.stored(&id).await.unwrap();
     assert_eq!(String::from_utf8(stored.object()).unwrap(), String::from_utf8(answer).unwrap());
@@ -214,7 +214,7 @@ async fn a_failure_is_in_the_store_as_the_caller_heard_it() {
 #[tokio::test]
 async fn every_model_call_is_kept_exactly_also_those_that_failed() {
     let world = World::new().await;
-    let first = Scripted::new(vec![Err(ModelError::Unreachable("nobody there".into()))]);
+    let first = Scripted::new(vec![Err(ModelError::Unreachable("connection refused".into()))]);
     let second = Scripted::new(vec![Ok(vec![Step::Say("b"), Step::Finish])]);
     let candidates = [candidate(&first), candidate(&second)];
     let run = start_kept(&world.engine, &candidates, BODY, Delivery::Whole, false, Some(keep_whole)).await.unwrap();
@@ -232,7 +232,7 @@ async fn every_model_call_is_kept_exactly_also_those_that_failed() {
 async fn a_turn_that_no_model_accepts_is_not_left_running() {
     // P3
     let world = World::new().await;
-    let model = Scripted::new(vec![Err(ModelError::Unreachable("nobody there".into()))]);
+    let model = Scripted::new(vec![Err(ModelError::Unreachable("connection refused".into()))]);
     let refused =
         start_kept(&world.engine, &[candidate(&model)], BODY, Delivery::Stream, false, Some(keep_stream)).await;
     assert_eq!(refused.err().unwrap().kind, FaultKind::UpstreamDown);

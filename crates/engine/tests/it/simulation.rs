@@ -34,7 +34,7 @@ use world::{Stop, World};
 /// The default number of seeds.
 const SEEDS: u64 = 3000;
 
-/// Whoever looks after the store when the process is dead.
+/// The process that does the housekeeping when the other one is dead.
 const HEIR: amalgam_core::store::ProcessId = amalgam_core::store::ProcessId(2);
 
 #[test]

@@ -12,7 +12,7 @@ use crate::model::{Scripted, Step, candidate, engine, start};
 const BODY: &str = r#"{"model":"m","input":"hi"}"#;
 
 fn down() -> ModelError {
-    ModelError::Unreachable("nobody there".into())
+    ModelError::Unreachable("connection refused".into())
 }
 
 async fn all_frames(run: Box<amalgam_engine::Run>) -> Vec<u8> {

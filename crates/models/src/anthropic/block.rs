@@ -32,22 +32,22 @@ pub(super) struct Arguments {
     /// The value at the start, used if no pieces follow.
     given: String,
     /// The input so far, if the consumer needs the complete value.
-    kept: Option<String>,
+    collected: Option<String>,
     arrived: bool,
 }
 
 impl Arguments {
     pub(super) fn new(block: Raw<'_>, whole: bool) -> Self {
         let given = block.get("input").filter(|input| !input.is_null()).map_or("{}", Raw::text);
-        Self { given: given.to_owned(), kept: whole.then(String::new), arrived: false }
+        Self { given: given.to_owned(), collected: whole.then(String::new), arrived: false }
     }
 
     /// The piece to pass on now, if any.
     pub(super) fn take(&mut self, piece: Literal) -> Option<Literal> {
         self.arrived = true;
-        match &mut self.kept {
-            Some(kept) => {
-                kept.push_str(&piece.decode());
+        match &mut self.collected {
+            Some(collected) => {
+                collected.push_str(&piece.decode());
                 None
             }
             None => Some(piece),
@@ -57,8 +57,8 @@ impl Arguments {
     /// What is left to pass on at the end: the complete value if it was held, or the value at the start if no pieces
     /// followed.
     pub(super) fn rest(self) -> Option<String> {
-        match (self.arrived, self.kept) {
-            (true, kept) => kept,
+        match (self.arrived, self.collected) {
+            (true, collected) => collected,
             (false, _) => Some(self.given),
         }
     }

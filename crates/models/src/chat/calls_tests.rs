@@ -20,10 +20,10 @@ fn offered() -> CallMap {
     Toolset::plain(&settings, &normalise(None, None)).unwrap().call_map()
 }
 
-type Called = (CallKind, Option<String>, String, String);
+type CallFields = (CallKind, Option<String>, String, String);
 
-fn calls_of(events: Vec<ModelEvent>) -> Vec<Called> {
-    let mut calls: BTreeMap<u64, (Called, bool)> = BTreeMap::new();
+fn calls_of(events: Vec<ModelEvent>) -> Vec<CallFields> {
+    let mut calls: BTreeMap<u64, (CallFields, bool)> = BTreeMap::new();
     for event in events {
         match event {
             ModelEvent::CallStart { key, call } => {
@@ -44,7 +44,7 @@ fn calls_of(events: Vec<ModelEvent>) -> Vec<Called> {
 }
 
 /// Each element is the `tool_calls` of one chunk.
-fn read(chunks: &[Value]) -> Vec<Called> {
+fn read(chunks: &[Value]) -> Vec<CallFields> {
     let mut calls = Calls::new(offered());
     let mut events = Vec::new();
     for chunk in chunks {
@@ -55,7 +55,7 @@ fn read(chunks: &[Value]) -> Vec<Called> {
     calls_of(events)
 }
 
-fn function(id: Option<&str>, name: &str, arguments: &str) -> Called {
+fn function(id: Option<&str>, name: &str, arguments: &str) -> CallFields {
     (CallKind::Function, id.map(str::to_owned), name.to_owned(), arguments.to_owned())
 }
 
@@ -239,7 +239,7 @@ proptest! {
         grouped in any::<bool>(),
     ) {
         let map = offered();
-        let expected: Vec<Called> = calls.iter().enumerate().map(|(index, (name, arguments, _))| {
+        let expected: Vec<CallFields> = calls.iter().enumerate().map(|(index, (name, arguments, _))| {
             let target = map.target(name);
             let arguments = if target.kind == CallKind::Custom { unwrap_custom(arguments) } else { arguments.clone() };
             let name = [target.namespace.map(|namespace| namespace + "/").unwrap_or_default(), target.name].concat();

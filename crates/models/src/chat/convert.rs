@@ -220,7 +220,7 @@ impl Body {
     fn extra(&mut self, settings: &CreateResponse<'_>, losses: &mut Losses) {
         for (key, value) in settings.extra.iter().filter(|(_, value)| !value.is_null()) {
             let name = key.decode();
-            if let Some((_, reason)) = NOT_FORWARDED.iter().find(|(kept, _)| *kept == name) {
+            if let Some((_, reason)) = NOT_FORWARDED.iter().find(|(field, _)| *field == name) {
                 losses.extend(reason.map(|reason| Loss::new(name.into_owned(), reason)));
             } else if self.written.contains(&&*name) {
                 losses.add(name.into_owned(), "another field of the request decides this one");

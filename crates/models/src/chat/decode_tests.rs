@@ -6,7 +6,7 @@ use crate::testing::PlainSeal;
 
 /// What an answer adds up to, in order.
 #[derive(Debug, Clone, PartialEq)]
-enum Said {
+enum Decoded {
     Text(String),
     Refusal(String),
     Thought(String),
@@ -15,7 +15,7 @@ enum Said {
 
 #[derive(Debug, Clone, PartialEq)]
 struct Answer {
-    said: Vec<Said>,
+    said: Vec<Decoded>,
     usage: Option<Usage>,
     finish: Finish,
 }
@@ -61,16 +61,16 @@ fn folded(events: Vec<ModelEvent>) -> Answer {
     for event in events {
         assert!(!finished, "nothing follows the end");
         match (event, answer.said.last_mut()) {
-            (ModelEvent::Text { delta, .. }, Some(Said::Text(text))) => text.push_str(&delta.decode()),
-            (ModelEvent::Text { delta, .. }, _) => answer.said.push(Said::Text(delta.decode())),
-            (ModelEvent::Refusal(delta), Some(Said::Refusal(text))) => text.push_str(&delta.decode()),
-            (ModelEvent::Refusal(delta), _) => answer.said.push(Said::Refusal(delta.decode())),
-            (ModelEvent::ReasoningSummary(delta), Some(Said::Thought(text))) => text.push_str(&delta.decode()),
-            (ModelEvent::ReasoningSummary(delta), _) => answer.said.push(Said::Thought(delta.decode())),
+            (ModelEvent::Text { delta, .. }, Some(Decoded::Text(text))) => text.push_str(&delta.decode()),
+            (ModelEvent::Text { delta, .. }, _) => answer.said.push(Decoded::Text(delta.decode())),
+            (ModelEvent::Refusal(delta), Some(Decoded::Refusal(text))) => text.push_str(&delta.decode()),
+            (ModelEvent::Refusal(delta), _) => answer.said.push(Decoded::Refusal(delta.decode())),
+            (ModelEvent::ReasoningSummary(delta), Some(Decoded::Thought(text))) => text.push_str(&delta.decode()),
+            (ModelEvent::ReasoningSummary(delta), _) => answer.said.push(Decoded::Thought(delta.decode())),
             (ModelEvent::CallStart { key, call }, _) => {
                 assert_eq!(key as usize, places.len(), "calls begin in order");
                 places.push(answer.said.len());
-                answer.said.push(Said::Call {
+                answer.said.push(Decoded::Call {
                     id: call.call_id,
                     name: call.name,
                     arguments: String::new(),
@@ -78,11 +78,11 @@ fn folded(events: Vec<ModelEvent>) -> Answer {
                 });
             }
             (ModelEvent::CallDelta { key, delta }, _) => match &mut answer.said[places[key as usize]] {
-                Said::Call { arguments, ended: false, .. } => arguments.push_str(&delta.decode()),
+                Decoded::Call { arguments, ended: false, .. } => arguments.push_str(&delta.decode()),
                 other => panic!("more of {other:?}"),
             },
             (ModelEvent::CallEnd { key }, _) => match &mut answer.said[places[key as usize]] {
-                Said::Call { ended, .. } => assert!(!std::mem::replace(ended, true)),
+                Decoded::Call { ended, .. } => assert!(!std::mem::replace(ended, true)),
                 other => panic!("an end of {other:?}"),
             },
             (ModelEvent::Usage(usage), _) => answer.usage = Some(usage),
@@ -103,15 +103,15 @@ fn end(reason: &str) -> Value {
     json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
 }
 
-fn text(text: &str) -> Said {
-    Said::Text(text.to_owned())
+fn text(text: &str) -> Decoded {
+    Decoded::Text(text.to_owned())
 }
 
-fn called(id: Option<&str>, name: &str, arguments: &str) -> Said {
-    Said::Call { id: id.map(str::to_owned), name: name.to_owned(), arguments: arguments.to_owned(), ended: true }
+fn called(id: Option<&str>, name: &str, arguments: &str) -> Decoded {
+    Decoded::Call { id: id.map(str::to_owned), name: name.to_owned(), arguments: arguments.to_owned(), ended: true }
 }
 
-fn said(frames: &[Value]) -> Vec<Said> {
+fn said(frames: &[Value]) -> Vec<Decoded> {
     folded(streamed(frames).unwrap()).said
 }
 
@@ -183,7 +183,7 @@ fn whole_and_streamed_answers_add_up_to_the_same() {
     assert_eq!(
         from_whole.said,
         [
-            Said::Thought("hmm".into()),
+            Decoded::Thought("hmm".into()),
             text("Looking."),
             called(Some("c1"), "a", "{\"x\":\"é\"}"),
             called(Some("c2"), "b", "{}")
@@ -194,7 +194,7 @@ fn whole_and_streamed_answers_add_up_to_the_same() {
 
 #[test]
 fn reasoning_come_under_many_names_and_end_where_the_answer_begins() {
-    let thought = |text: &str| Said::Thought(text.to_owned());
+    let thought = |text: &str| Decoded::Thought(text.to_owned());
     for thoughts in [
         json!({"reasoning_content": "hm"}),
         json!({"reasoning": "hm"}),
@@ -225,7 +225,7 @@ fn reasoning_come_under_many_names_and_end_where_the_answer_begins() {
 fn refusals_parts_and_citations_are_read() {
     assert_eq!(
         said(&[delta(json!({"refusal": "I can"})), delta(json!({"refusal": "not."})), end("stop")]),
-        [Said::Refusal("I cannot.".into())]
+        [Decoded::Refusal("I cannot.".into())]
     );
     assert_eq!(
         said(&[
@@ -368,7 +368,7 @@ fn a_call_that_was_cut_off_stays_open() {
     let answer = folded(streamed(&[head, end("length")]).unwrap());
     assert_eq!(
         answer.said,
-        [Said::Call { id: Some("c".into()), name: "f".into(), arguments: "{\"a\":".into(), ended: false }]
+        [Decoded::Call { id: Some("c".into()), name: "f".into(), arguments: "{\"a\":".into(), ended: false }]
     );
     assert_eq!(answer.finish, Finish::Length);
 }

@@ -9,7 +9,7 @@ use base64::{
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
 
-use super::parts::{Escaped, kept, own};
+use super::parts::{Escaped, own, unchanged};
 
 /// Base64 with or without padding: clients write both.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -40,7 +40,7 @@ pub(super) fn as_text(name: &str, data: JsonStr<'_>) -> Option<String> {
 /// The file as a data URI.
 pub(super) fn as_data_uri<'a>(name: &str, data: JsonStr<'a>) -> Escaped<'a> {
     if data.escaped().starts_with("data:") {
-        return kept(data);
+        return unchanged(data);
     }
     let data = data.decode();
     let media_type = match ending(name).as_str() {

@@ -17,7 +17,7 @@ use crate::{
 
 use super::{
     REASONING_FIELDS, Replay, Wire,
-    parts::{ChatPart, Escaped, PartReader, kept, own, write_joined},
+    parts::{ChatPart, Escaped, PartReader, own, unchanged, write_joined},
 };
 
 /// Between the parts of one content.
@@ -136,10 +136,10 @@ impl<'a> Conversation<'a, '_> {
     fn text_of(&mut self, content: &Content<'a>) -> Option<Escaped<'a>> {
         // Most contents are a single text.
         match content {
-            Content::Text(text) => return Some(kept(*text)),
+            Content::Text(text) => return Some(unchanged(*text)),
             Content::Parts(parts) => {
                 if let [Part { kind: PartKind::Text { text, .. }, .. }] = parts.as_slice() {
-                    return Some(kept(*text));
+                    return Some(unchanged(*text));
                 }
             }
             Content::Value(_) => {}
@@ -178,7 +178,7 @@ impl<'a> Conversation<'a, '_> {
         if is_foreign {
             self.lose_reasoning(FOREIGN_REASONING);
         }
-        let given = |parts: &[Part<'a>]| parts.iter().filter_map(Part::text).map(kept).collect::<Vec<_>>();
+        let given = |parts: &[Part<'a>]| parts.iter().filter_map(Part::text).map(unchanged).collect::<Vec<_>>();
         let mut reasoning_texts: Vec<Escaped<'a>> = match own.and_then(|own| own.get("text")?.as_str()) {
             Some(text) => vec![text.escaped().as_bytes().to_vec().into()],
             None => given(&reasoning.content.0),

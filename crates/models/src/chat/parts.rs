@@ -29,7 +29,7 @@ pub(super) fn own<'a>(text: &str) -> Escaped<'a> {
 }
 
 /// The client's text, with its own escapes.
-pub(super) fn kept(text: JsonStr<'_>) -> Escaped<'_> {
+pub(super) fn unchanged(text: JsonStr<'_>) -> Escaped<'_> {
     Cow::Borrowed(text.escaped().as_bytes())
 }
 
@@ -88,7 +88,7 @@ impl<'a> PartReader<'a, '_> {
     /// The parts of a content, in order.
     pub(super) fn read(&mut self, content: &Content<'a>) -> Vec<ChatPart<'a>> {
         match content {
-            Content::Text(text) => vec![ChatPart::Text(kept(*text))],
+            Content::Text(text) => vec![ChatPart::Text(unchanged(*text))],
             Content::Parts(parts) => parts.iter().filter_map(|part| self.part(part)).collect(),
             Content::Value(value) => vec![self.value(*value)],
         }
@@ -106,7 +106,7 @@ impl<'a> PartReader<'a, '_> {
 
     fn part(&mut self, part: &Part<'a>) -> Option<ChatPart<'a>> {
         Some(match &part.kind {
-            PartKind::Text { text, .. } | PartKind::Refusal(text) => ChatPart::Text(kept(*text)),
+            PartKind::Text { text, .. } | PartKind::Refusal(text) => ChatPart::Text(unchanged(*text)),
             PartKind::Image(image) | PartKind::Screenshot(image) => self.image(image, part.raw),
             PartKind::File(file) => self.file(file, part.raw),
             PartKind::Audio => ChatPart::Same(part.raw),
@@ -137,8 +137,8 @@ impl<'a> PartReader<'a, '_> {
     /// The `data:` URI that was fetched for an address, or the address.
     fn fetched(&self, url: JsonStr<'a>) -> Escaped<'a> {
         match self.images.is_empty() {
-            true => kept(url),
-            false => self.images.get(&*url.decode()).map_or_else(|| kept(url), |data| own(data)),
+            true => unchanged(url),
+            false => self.images.get(&*url.decode()).map_or_else(|| unchanged(url), |data| own(data)),
         }
     }
 

@@ -27,7 +27,7 @@ const QUOTED_CHARACTERS: usize = 600;
 pub(super) fn script(request: &ModelRequest<'_>, toolset: &Toolset<'_>) -> Result<Script, Fault> {
     let scene = Scene::of(request.history);
     let settings = request.settings;
-    let hints = Hints::new(&scene.asked);
+    let hints = Hints::new(&scene.question);
     let calls = choose_calls(&scene, toolset, &hints, settings);
     let mut script = Script { input_tokens: count_input(request, toolset), ..Script::default() };
     let thinks = settings.reasoning.as_ref().is_some_and(|reasoning| {
@@ -86,7 +86,7 @@ pub(super) fn unread(history: &History<'_>, owner: Owner<'_>) -> Vec<Loss> {
 #[derive(Debug, Default)]
 struct Scene {
     /// The user's last message.
-    asked: String,
+    question: String,
     /// Media types in that message, in order.
     media: Vec<String>,
     /// Names and outputs of tools that were called since.
@@ -109,8 +109,8 @@ impl Scene {
                     scene.instructed += content.text().split_whitespace().count();
                 }
                 Entry::Message { role: Role::User, content, .. } => {
-                    scene.earlier += usize::from(!scene.asked.is_empty());
-                    scene.asked = content.text().into_owned();
+                    scene.earlier += usize::from(!scene.question.is_empty());
+                    scene.question = content.text().into_owned();
                     scene.media = media(content);
                     scene.results.clear();
                 }
@@ -217,7 +217,7 @@ fn words_of(name: &str) -> Vec<String> {
 
 fn call(offer: &Offer<'_>, scene: &Scene) -> Result<ScriptedCall, Fault> {
     // Each tool starts with all hints: several calls may use the same one.
-    let hints = Hints::new(&without_name(&scene.asked, offer));
+    let hints = Hints::new(&without_name(&scene.question, offer));
     let arguments = match (offer.target.kind, offer.parameters) {
         (CallKind::Custom, _) => json!({"input": hints.free_text()}),
         (_, None) => json!({}),
@@ -240,10 +240,10 @@ fn parse(text: &str, field: &'static str) -> Result<Value, Fault> {
 }
 
 fn reasoning(scene: &Scene, calls: &[&Offer<'_>]) -> String {
-    let words = scene.asked.split_whitespace().count();
+    let words = scene.question.split_whitespace().count();
     let mut text = format!("The last message has {words} words. ");
     match (calls, scene.results.len()) {
-        ([], 0) => text.push_str("No tool is asked for, so I describe what arrived."),
+        ([], 0) => text.push_str("No tool is question for, so I describe what arrived."),
         ([], count) => text.push_str(&format!("{count} tool results are there, so I report them.")),
         (calls, _) => {
             let names: Vec<&str> = calls.iter().map(|offer| offer.target.name.as_str()).collect();
@@ -257,7 +257,7 @@ fn message(scene: &Scene, toolset: &Toolset<'_>, settings: &CreateResponse<'_>, 
     match &settings.text.format {
         TextFormat::JsonSchema(format) => {
             let results = scene.results.iter().map(|(_, text)| text.as_str());
-            let known: Vec<&str> = std::iter::once(scene.asked.as_str()).chain(results).collect();
+            let known: Vec<&str> = std::iter::once(scene.question.as_str()).chain(results).collect();
             let schema: Value = serde_json::from_str(format.schema.text()).unwrap_or_default();
             schema::instance(&schema, &Hints::new(&known.join("\n"))).to_string()
         }
@@ -276,9 +276,9 @@ fn words(scene: &Scene, toolset: &Toolset<'_>) -> String {
         let more = if quoted.len() < output.len() { " …" } else { "" };
         lines.push(format!("The tool {name} answered: {quoted}{more}"));
     }
-    if !scene.asked.is_empty() && scene.results.is_empty() {
-        let quoted: String = scene.asked.chars().take(QUOTED_CHARACTERS).collect();
-        let more = if quoted.len() < scene.asked.len() { " …" } else { "" };
+    if !scene.question.is_empty() && scene.results.is_empty() {
+        let quoted: String = scene.question.chars().take(QUOTED_CHARACTERS).collect();
+        let more = if quoted.len() < scene.question.len() { " …" } else { "" };
         lines.push(format!("You wrote: “{quoted}{more}”"));
     }
     if !scene.media.is_empty() {

@@ -20,12 +20,12 @@ pub(super) struct Hints {
     quoted: Vec<String>,
     names: Vec<String>,
     numbers: Vec<f64>,
-    used: Cell<Used>,
+    used: Cell<HintPositions>,
 }
 
 /// How many hints were used; saved before an attempt that may fail.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Used {
+pub(super) struct HintPositions {
     quoted: usize,
     names: usize,
     numbers: usize,
@@ -46,12 +46,12 @@ impl Hints {
     }
 
     /// The present positions in the lists.
-    pub(super) fn used(&self) -> Used {
+    pub(super) fn used(&self) -> HintPositions {
         self.used.get()
     }
 
     /// Restores the positions after a failed attempt.
-    pub(super) fn restore(&self, used: Used) {
+    pub(super) fn restore(&self, used: HintPositions) {
         self.used.set(used);
     }
 

@@ -30,14 +30,14 @@ static TLS: LazyLock<Result<ClientConfig, String>> = LazyLock::new(|| {
 /// The connections to one upstream.
 pub(super) struct Client {
     address: Uri,
-    way: Way,
+    way: ConnectRoute,
     proxy: Option<Proxy>,
     /// Name resolution, TCP and TLS together take at most this.
     connect_timeout: Duration,
     pool: Arc<Pool>,
 }
 
-enum Way {
+enum ConnectRoute {
     /// To the upstream, or to a forwarding proxy.
     Plain(Connector),
     Tls(HttpsConnector<Connector>),
@@ -57,16 +57,16 @@ impl Client {
     pub(super) fn new(address: Uri, proxy: Option<Proxy>, connect_timeout: Duration) -> Result<Self, String> {
         let secure = address.scheme_str().is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"));
         let (address, way) = match (secure, &proxy) {
-            (false, None) => (address, Way::Plain(plain())),
-            (false, Some(proxy)) => (proxy.address.clone(), Way::Plain(plain())),
-            (true, None) => (address, Way::Tls(tls(plain())?)),
+            (false, None) => (address, ConnectRoute::Plain(plain())),
+            (false, Some(proxy)) => (proxy.address.clone(), ConnectRoute::Plain(plain())),
+            (true, None) => (address, ConnectRoute::Tls(tls(plain())?)),
             (true, Some(proxy)) => {
                 let tunnel = Tunnel::new(proxy.address.clone(), plain());
                 let tunnel = match &proxy.authorization {
                     Some(authorization) => tunnel.with_auth(authorization.clone()),
                     None => tunnel,
                 };
-                (address, Way::Tunnel(tls(tunnel)?))
+                (address, ConnectRoute::Tunnel(tls(tunnel)?))
             }
         };
         Ok(Self { address, way, proxy, connect_timeout, pool: Arc::default() })
@@ -74,7 +74,7 @@ impl Client {
 
     /// The forwarding proxy, which needs absolute addresses. A tunnelling proxy does not see the requests.
     pub(super) fn forwarding_proxy(&self) -> Option<&Proxy> {
-        self.proxy.as_ref().filter(|_| matches!(self.way, Way::Plain(_)))
+        self.proxy.as_ref().filter(|_| matches!(self.way, ConnectRoute::Plain(_)))
     }
 
     /// Sends a request with an encoded head and waits for the head of its answer.
@@ -98,11 +98,11 @@ impl Client {
     async fn connect(&self) -> Result<Connection, BoxError> {
         let address = self.address.clone();
         let connected = match &self.way {
-            Way::Plain(connector) => {
+            ConnectRoute::Plain(connector) => {
                 within(self.connect_timeout, connector.clone().oneshot(address)).await.map(MaybeHttpsStream::Http)
             }
-            Way::Tls(connector) => within(self.connect_timeout, connector.clone().oneshot(address)).await,
-            Way::Tunnel(connector) => within(self.connect_timeout, connector.clone().oneshot(address)).await,
+            ConnectRoute::Tls(connector) => within(self.connect_timeout, connector.clone().oneshot(address)).await,
+            ConnectRoute::Tunnel(connector) => within(self.connect_timeout, connector.clone().oneshot(address)).await,
         };
         connected.map(Connection::new)
     }

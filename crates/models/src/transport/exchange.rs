@@ -105,8 +105,12 @@ pub(super) async fn exchange(
     body: Bytes,
     pool: &Arc<Pool>,
 ) -> Result<(Head, Body), ExchangeError> {
-    let mut pending =
-        PendingExchange { connection, unsent: Some(Unsent { head, body, sent: 0 }), failed: None, partial: Vec::new() };
+    let mut pending = PendingExchange {
+        connection,
+        unsent: Some(OutgoingRequest { head, body, sent: 0 }),
+        failed: None,
+        partial: Vec::new(),
+    };
     let AnswerHead { head, terms, first, clean } = poll_fn(|context| pending.poll(context)).await?;
     let PendingExchange { connection, unsent, failed, .. } = pending;
     let mut body = Body {
@@ -123,7 +127,7 @@ pub(super) async fn exchange(
 
 struct PendingExchange {
     connection: Connection,
-    unsent: Option<Unsent>,
+    unsent: Option<OutgoingRequest>,
     /// Why sending ended early. An answer may still arrive: a refusal is often sent before the body is read.
     failed: Option<io::Error>,
     /// The beginning of a head that did not arrive at once.
@@ -205,13 +209,13 @@ fn read_head(mut arrived: &[u8]) -> Result<Option<AnswerHead>, ModelError> {
 }
 
 /// The part of a request that is not sent yet.
-struct Unsent {
+struct OutgoingRequest {
     head: Bytes,
     body: Bytes,
     sent: usize,
 }
 
-impl Unsent {
+impl OutgoingRequest {
     fn poll(&mut self, connection: &mut Connection, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             let mut slices = [IoSlice::new(&[]); SLICES];
@@ -248,7 +252,7 @@ pub(super) struct Body {
     /// Bytes that arrived with the head.
     first: Vec<u8>,
     /// The rest of the request, if the answer began before all of it was sent.
-    unsent: Option<Unsent>,
+    unsent: Option<OutgoingRequest>,
     pool: Arc<Pool>,
 }
 

@@ -16,10 +16,10 @@ const MAX_IDLE: usize = 256;
 
 /// The idle connections to one upstream.
 #[derive(Default)]
-pub(super) struct Pool(Mutex<Kept>);
+pub(super) struct Pool(Mutex<PoolState>);
 
 #[derive(Default)]
-struct Kept {
+struct PoolState {
     /// The most recently used connection is last, and is reused first.
     idle: Vec<Idle>,
     /// Whether the task that closes expired connections runs.
@@ -37,7 +37,7 @@ impl Pool {
     /// Takes an idle connection that is still usable.
     pub(super) fn take(&self) -> Option<Connection> {
         loop {
-            let mut idle = self.kept().idle.pop()?;
+            let mut idle = self.state().idle.pop()?;
             if idle.since.elapsed() < IDLE_TIMEOUT && idle.connection.is_quiet() {
                 return Some(idle.connection);
             }
@@ -46,27 +46,27 @@ impl Pool {
 
     /// Adds an idle connection. Above the maximum the oldest one is closed.
     pub(super) fn put(self: &Arc<Self>, connection: Connection) {
-        let mut kept = self.kept();
-        if kept.idle.len() >= MAX_IDLE {
-            kept.idle.remove(0);
+        let mut state = self.state();
+        if state.idle.len() >= MAX_IDLE {
+            state.idle.remove(0);
         }
-        kept.idle.push(Idle { connection, since: Instant::now() });
-        if !kept.sweeping && tokio::runtime::Handle::try_current().is_ok() {
-            kept.sweeping = true;
-            kept.tasks.spawn(sweep(Arc::downgrade(self)));
+        state.idle.push(Idle { connection, since: Instant::now() });
+        if !state.sweeping && tokio::runtime::Handle::try_current().is_ok() {
+            state.sweeping = true;
+            state.tasks.spawn(sweep(Arc::downgrade(self)));
         }
     }
 
     /// Spawns work after an answer, for which no request waits.
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         if tokio::runtime::Handle::try_current().is_ok() {
-            let mut kept = self.kept();
-            while kept.tasks.try_join_next().is_some() {}
-            kept.tasks.spawn(task);
+            let mut state = self.state();
+            while state.tasks.try_join_next().is_some() {}
+            state.tasks.spawn(task);
         }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn state(&self) -> MutexGuard<'_, PoolState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -76,10 +76,10 @@ async fn sweep(pool: Weak<Pool>) {
     loop {
         tokio::time::sleep(IDLE_TIMEOUT / 5).await;
         let Some(pool) = pool.upgrade() else { return };
-        let mut kept = pool.kept();
-        kept.idle.retain_mut(|idle| idle.since.elapsed() < IDLE_TIMEOUT && idle.connection.is_quiet());
-        if kept.idle.is_empty() {
-            kept.sweeping = false;
+        let mut state = pool.state();
+        state.idle.retain_mut(|idle| idle.since.elapsed() < IDLE_TIMEOUT && idle.connection.is_quiet());
+        if state.idle.is_empty() {
+            state.sweeping = false;
             return;
         }
     }

@@ -33,16 +33,16 @@ pub(super) async fn read(
     if let Some(recorder) = recorder {
         recorder.refused(status, &body);
     }
-    let said = Explanation::read(&body);
+    let explanation = Explanation::read(&body);
     let clean = |text: String| secrets.redact(text);
     let mut logged = clean(String::from_utf8_lossy(&body).into_owned());
     logged.truncate(logged.floor_char_boundary(LOGGED_BYTES));
     ModelError::Refused {
         status,
         retry_after,
-        message: said.message.map(clean),
-        code: said.code.map(clean),
-        param: said.param.map(clean),
+        message: explanation.message.map(clean),
+        code: explanation.code.map(clean),
+        param: explanation.param.map(clean),
         body: logged,
     }
 }
@@ -204,8 +204,8 @@ mod tests {
     #[test]
     fn a_word_that_stands_for_no_key_is_left_in_answers() {
         let secrets = Secrets::new(["x", "none", "EMPTY", "ollama"].map(SecretString::from).to_vec());
-        let said = "the tool choice is none, x is EMPTY, and ollama runs";
-        assert_eq!(secrets.redact(said.to_owned()), said);
-        assert_eq!(secrets.clean_bytes(said.into()), said);
+        let explanation = "the tool choice is none, x is EMPTY, and ollama runs";
+        assert_eq!(secrets.redact(explanation.to_owned()), explanation);
+        assert_eq!(secrets.clean_bytes(explanation.into()), explanation);
     }
 }

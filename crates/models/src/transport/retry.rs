@@ -61,11 +61,11 @@ pub(super) fn retry_after<'a>(field: impl Fn(&str) -> Option<&'a str>) -> Option
     {
         return Some(wait);
     }
-    let said = text("retry-after")?;
-    if let Ok(number) = said.parse::<f64>() {
+    let value = text("retry-after")?;
+    if let Ok(number) = value.parse::<f64>() {
         return seconds(number);
     }
-    let at = httpdate::parse_http_date(said).ok()?;
+    let at = httpdate::parse_http_date(value).ok()?;
     // Relative to the server's clock if it sends a `date`, because ours may differ.
     let now = match text("date").and_then(|date| httpdate::parse_http_date(date).ok()) {
         Some(now) => now,

@@ -37,7 +37,7 @@ pub(super) struct Cache {
 #[derive(Debug, Clone)]
 pub(super) enum CacheEntry {
     /// Valid.
-    Good(Arc<Identity>),
+    Valid(Arc<Identity>),
     /// Valid until then; this caller should look it up again.
     DueForRenewal(Arc<Identity>, Instant),
     /// Was valid, too long ago.
@@ -50,11 +50,11 @@ pub(super) enum CacheEntry {
 
 #[derive(Default)]
 struct Shard {
-    good: HashMap<Hash, Good, BuildHasherDefault<Prefix>>,
+    good: HashMap<Hash, CachedIdentity, BuildHasherDefault<Prefix>>,
     bad: HashMap<Hash, Instant, BuildHasherDefault<Prefix>>,
 }
 
-struct Good {
+struct CachedIdentity {
     identity: Arc<Identity>,
     looked_up_at: Instant,
     renewing: bool,
@@ -76,7 +76,7 @@ impl Cache {
                     good.renewing = true;
                     CacheEntry::DueForRenewal(identity, good.looked_up_at + LIFE)
                 }
-                _ => CacheEntry::Good(identity),
+                _ => CacheEntry::Valid(identity),
             };
         }
         match shard.bad.get(hash) {
@@ -94,7 +94,7 @@ impl Cache {
                 if shard.good.len() >= MAX_ENTRIES && !shard.good.contains_key(&hash) {
                     make_room(&mut shard.good, |good| now.saturating_duration_since(good.looked_up_at) >= LIFE);
                 }
-                shard.good.insert(hash, Good { identity, looked_up_at: now, renewing: false });
+                shard.good.insert(hash, CachedIdentity { identity, looked_up_at: now, renewing: false });
             }
             None => {
                 shard.good.remove(&hash);
@@ -171,9 +171,9 @@ mod tests {
         assert!(matches!(cache.get(&hash(1), start), CacheEntry::Missing));
         cache.put(hash(1), Some(identity(1)), start);
         let at = |age: Duration| cache.get(&hash(1), start + age);
-        assert!(matches!(at(Duration::ZERO), CacheEntry::Good(_)));
+        assert!(matches!(at(Duration::ZERO), CacheEntry::Valid(_)));
         assert!(matches!(at(RENEWAL), CacheEntry::DueForRenewal(_, until) if until == start + LIFE));
-        assert!(matches!(at(RENEWAL), CacheEntry::Good(_)), "one asks, the others go on");
+        assert!(matches!(at(RENEWAL), CacheEntry::Valid(_)), "one asks, the others go on");
         assert!(matches!(at(LIFE), CacheEntry::Expired(_)));
         assert!(LIFE < Duration::from_secs(5));
     }
@@ -200,13 +200,13 @@ mod tests {
     }
 
     #[test]
-    fn neither_kind_grows_without_bound_and_refusals_push_out_nobody() {
+    fn neither_kind_grows_without_bound_and_refusals_evict_no_callers() {
         let (cache, now) = (Cache::new(), Instant::now());
         cache.put(hash(0), Some(identity(1)), now);
         for number in 1..5_000 {
             cache.put(hash(number), None, now);
         }
-        assert!(matches!(cache.get(&hash(0), now), CacheEntry::Good(_)));
+        assert!(matches!(cache.get(&hash(0), now), CacheEntry::Valid(_)));
         for number in 5_000..10_000 {
             cache.put(hash(number), Some(identity(1)), now);
         }
@@ -220,12 +220,12 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_to_be_forgotten_is_asked_for_again() {
+    fn an_evicted_caller_is_looked_up_again() {
         let (cache, now) = (Cache::new(), Instant::now());
         cache.put(hash(1), Some(identity(1)), now);
         cache.put(hash(2), Some(identity(2)), now);
         cache.forget(|identity| identity.tenant_id() == 1);
         assert!(matches!(cache.get(&hash(1), now), CacheEntry::Missing));
-        assert!(matches!(cache.get(&hash(2), now), CacheEntry::Good(_)));
+        assert!(matches!(cache.get(&hash(2), now), CacheEntry::Valid(_)));
     }
 }

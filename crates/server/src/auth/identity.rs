@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_one_user_names_nobody_else() {
+    fn a_key_of_one_user_names_no_other_user() {
         let key = key(Some("ada"));
         assert_eq!(key.scope(&headers(&[])).unwrap().user(), "ada");
         assert_eq!(key.scope(&headers(&["ada"])).unwrap().user(), "ada");

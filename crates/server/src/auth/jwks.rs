@@ -49,7 +49,7 @@ impl std::fmt::Debug for JwksLocation {
 
 /// A signature with the data that it covers.
 #[derive(Clone, Copy)]
-pub(super) struct Signed<'a> {
+pub(super) struct SignedMessage<'a> {
     pub(super) algorithm: &'a str,
     pub(super) key_id: Option<&'a str>,
     pub(super) message: &'a [u8],
@@ -76,7 +76,7 @@ impl Jwks {
     }
 
     /// Whether one of the issuer's keys verifies the signature; an error if no keys are available.
-    pub(super) async fn verify(&self, signed: Signed<'_>) -> Result<bool, StoreError> {
+    pub(super) async fn verify(&self, signed: SignedMessage<'_>) -> Result<bool, StoreError> {
         if !ALGORITHMS.contains(&signed.algorithm) {
             return Ok(false);
         }
@@ -163,7 +163,7 @@ impl PublicKey {
         }
     }
 
-    fn verify(&self, signed: Signed<'_>) -> bool {
+    fn verify(&self, signed: SignedMessage<'_>) -> bool {
         match &self.kind {
             Kind::Rsa { modulus, exponent } => RsaPublicKeyComponents { n: modulus, e: exponent }
                 .verify(&signature::RSA_PKCS1_2048_8192_SHA256, signed.message, signed.signature)
@@ -179,7 +179,7 @@ impl PublicKey {
 }
 
 /// The key that the token names; without a name, the only key of its algorithm.
-fn find<'k>(keys: &'k [PublicKey], signed: Signed<'_>) -> Option<&'k PublicKey> {
+fn find<'k>(keys: &'k [PublicKey], signed: SignedMessage<'_>) -> Option<&'k PublicKey> {
     let mut fitting = keys.iter().filter(|key| {
         key.algorithm() == signed.algorithm && (signed.key_id.is_none() || key.id.as_deref() == signed.key_id)
     });

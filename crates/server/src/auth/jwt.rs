@@ -12,7 +12,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Map, Value};
 
 pub use super::jwks::JwksLocation;
-use super::jwks::{Jwks, Signed};
+use super::jwks::{Jwks, SignedMessage};
 
 /// The maximum length of a token.
 const MAX_TOKEN_BYTES: usize = 16 * 1024;
@@ -73,7 +73,7 @@ impl Jwt {
         let verified = match (parts.algorithm.as_str(), &self.secret, &self.jwks) {
             ("HS256", Some(secret), _) => hmac::verify(secret, parts.signed.as_bytes(), &parts.signature).is_ok(),
             (algorithm, _, Some(jwks)) => {
-                let signed = Signed {
+                let signed = SignedMessage {
                     algorithm,
                     key_id: parts.key_id.as_deref(),
                     message: parts.signed.as_bytes(),

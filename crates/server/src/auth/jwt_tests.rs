@@ -254,7 +254,7 @@ async fn an_rsa_key_checks_what_it_signed() {
     let parts = Parts::of(token).unwrap();
     let mut signature = parts.signature.clone();
     let verified = async |signature: &[u8]| {
-        let signed = Signed { algorithm: "RS256", key_id: None, message: parts.signed.as_bytes(), signature };
+        let signed = SignedMessage { algorithm: "RS256", key_id: None, message: parts.signed.as_bytes(), signature };
         jwks.verify(signed).await.unwrap()
     };
     assert!(verified(&signature).await);

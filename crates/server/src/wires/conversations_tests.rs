@@ -4,14 +4,14 @@ use amalgam_core::TenantState;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::testing::{KEY, Told, ask, served};
+use crate::testing::{KEY, TestAnswer, ask, served};
 
-async fn post(path: &str, body: &str) -> Told {
+async fn post(path: &str, body: &str) -> TestAnswer {
     ask(served(TenantState::Stored), &Method::POST, path, Some(KEY), body).await
 }
 
 /// Status, `param` and `code` of a refusal.
-fn refusal(told: &Told) -> (u16, Option<&str>, Option<&str>) {
+fn refusal(told: &TestAnswer) -> (u16, Option<&str>, Option<&str>) {
     let error = &told.body["error"];
     (told.status.as_u16(), error["param"].as_str(), error["code"].as_str())
 }

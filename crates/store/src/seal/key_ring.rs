@@ -6,13 +6,14 @@
 
 use std::{
     fmt,
-    fs::{DirBuilder, File, OpenOptions},
+    fs::File,
     io::{self, Read as _, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
 use zeroize::Zeroizing;
+
+use crate::private_files::{self, exposed_mode};
 
 use super::master_key::{KEY_BYTES, KeyError, KeyId, MasterKey};
 
@@ -120,8 +121,7 @@ impl fmt::Debug for KeyRing {
 
 fn read(file: File, path: &Path) -> Result<KeyRing, KeyError> {
     // Asked of the open file, so that it cannot be exchanged in between.
-    let mode = file.metadata().map_err(failed("inspect", path))?.permissions().mode() & 0o777;
-    if mode & 0o077 != 0 {
+    if let Some(mode) = exposed_mode(&file.metadata().map_err(failed("inspect", path))?) {
         return Err(KeyError::Exposed { path: path.to_owned(), mode });
     }
     let mut text = Zeroizing::new(String::with_capacity(MAX_FILE_BYTES as usize));
@@ -140,7 +140,7 @@ fn failed(attempt: &'static str, path: &Path) -> impl FnOnce(io::Error) -> KeyEr
 /// Makes the file whole or not at all; one that is already there stays.
 fn create(path: &Path) -> io::Result<()> {
     let (folder, draft) = draft_beside(path);
-    DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+    private_files::create_folder(&folder)?;
     let ring = KeyRing { keys: vec![MasterKey::random()] };
     let written = write_durably(&draft, ring.text().as_bytes()).and_then(|()| match std::fs::hard_link(&draft, path) {
         // A link, unlike a rename, never replaces a key that another process made meanwhile.
@@ -151,7 +151,18 @@ fn create(path: &Path) -> io::Result<()> {
     let removed = std::fs::remove_file(&draft);
     written?;
     removed?;
+    sync_folder(&folder)
+}
+
+/// Makes the new name durable. Other systems than Unix cannot open a folder, and write its entries with the file.
+#[cfg(unix)]
+fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
+}
+
+#[cfg(not(unix))]
+fn sync_folder(_: &Path) -> io::Result<()> {
+    Ok(())
 }
 
 /// The folder of a file, and a new name in it.
@@ -164,11 +175,11 @@ fn draft_beside(path: &Path) -> (PathBuf, PathBuf) {
 }
 
 fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let mut file = private_files::options().create_new(true).open(path)?;
     file.write_all(bytes)?;
     file.sync_all()
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 #[path = "key_ring_tests.rs"]
 mod tests;

@@ -86,8 +86,8 @@ macro_rules! contract {
                 the_last_step_of_a_turn_settles_its_claim
                 a_late_settling_does_not_touch_the_claim_of_another_response
                 a_lost_write_settles_nothing
-                claims_that_nobody_works_on_are_let_go_of
-                whoever_went_away_while_claiming_does_not_block
+                claims_of_dead_processes_are_released
+                a_caller_that_disconnects_while_claiming_does_not_block
             }
             conversations {
                 a_conversation_is_made_read_changed_and_forgotten
@@ -104,7 +104,7 @@ macro_rules! contract {
                 callers_have_their_tenants_tools_and_the_common_ones
                 the_tools_of_another_bank_look_missing
                 racing_puts_make_one_tool
-                settings_are_sealed_anew_only_where_nobody_has_changed_them
+                settings_are_sealed_anew_only_where_they_are_unchanged
                 no_tenant_has_the_number_of_the_common_bank
             }
             journal {
@@ -128,7 +128,7 @@ macro_rules! contract {
                 racing_users_of_an_approval_have_one_winner
             }
             agents {
-                settings_are_changed_by_whoever_knows_the_last_ones
+                settings_are_changed_only_by_a_caller_that_knows_the_last_ones
                 racing_changes_of_settings_have_one_winner
                 a_profile_keeps_its_versions
                 profiles_are_listed_by_slug_in_pages
@@ -142,12 +142,12 @@ macro_rules! contract {
                 a_turn_that_failed_leaves_the_question_and_an_error
                 a_lost_write_says_nothing_in_the_thread
                 only_the_turn_that_spoke_ends_its_place
-                whoever_leaves_lets_the_next_one_speak
+                a_request_that_leaves_the_queue_lets_the_next_one_run
                 history_is_what_was_said_last_in_order
                 racing_callers_share_one_thread_and_never_interleave
                 a_dead_process_leaves_the_thread_usable
                 a_response_that_ended_otherwise_does_not_block
-                whoever_went_away_while_getting_in_line_does_not_block
+                a_caller_that_disconnects_while_joining_the_queue_does_not_block
             }
             threads {
                 a_thread_is_found_again_by_user_tenant_and_profile
@@ -185,7 +185,7 @@ macro_rules! contract {
                 a_turn_that_was_given_up_takes_no_results
                 a_dead_processs_step_is_taken_again
                 a_step_that_was_given_back_is_free
-                whoever_went_away_while_taking_a_step_does_not_block
+                a_caller_that_disconnects_while_taking_a_step_does_not_block
                 a_step_whose_response_was_deleted_is_gone
                 a_session_keeps_what_its_turns_say
                 steps_of_others_look_missing
@@ -241,10 +241,10 @@ macro_rules! contract {
                 held_turns_are_those_that_have_not_ended
             }
             waiting {
-                whoever_waits_for_a_response_is_called
-                whoever_waits_for_queued_turns_is_called
-                whoever_waits_for_a_claim_is_called
-                nobody_is_called_for_something_else
+                a_request_that_waits_for_a_response_is_notified
+                a_process_that_waits_for_queued_turns_is_notified
+                a_request_that_waits_for_a_claim_is_notified
+                no_request_is_notified_of_another_change
             }
             retention {
                 what_is_old_goes_and_what_is_young_stays

@@ -35,7 +35,7 @@ pub(crate) fn anna() -> Scope {
     scope(1, "anna")
 }
 
-/// Everybody who must not see what is Anna's: another user of her tenant, and a user of her name in another one.
+/// The callers that must not see Anna's objects: another user of her tenant, and a user of her name in another one.
 pub(crate) fn strangers() -> [Scope; 2] {
     [scope(1, "bert"), scope(2, "anna")]
 }
@@ -270,7 +270,7 @@ pub(crate) fn line_of(turns: &[&Turn]) -> Vec<(Json, Json)> {
     turns.iter().map(|turn| (turn.input.clone(), turn.output.clone())).collect()
 }
 
-/// Whether somebody who waits was called already.
+/// Whether a waiting request was notified already.
 pub(crate) fn is_called(waiting: &mut BoxFuture<'static, ()>) -> bool {
     waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(())
 }

@@ -161,27 +161,27 @@ impl BodyTemplate {
         }
         let mut writer = Writer::default();
         match filled(template, arguments) {
-            Filled::Absent => writer.null(),
-            Filled::Value(value) => fill(&mut writer, value, arguments),
-            Filled::Argument(value) => writer.raw(value),
+            TemplateValue::Absent => writer.null(),
+            TemplateValue::Value(value) => fill(&mut writer, value, arguments),
+            TemplateValue::Argument(value) => writer.raw(value),
         }
         writer.into_bytes().into()
     }
 }
 
-enum Filled<'a> {
+enum TemplateValue<'a> {
     /// A value of the template.
     Value(Raw<'a>),
     Argument(Raw<'a>),
     Absent,
 }
 
-fn filled<'a>(value: Raw<'a>, arguments: Raw<'a>) -> Filled<'a> {
-    let Some(text) = value.as_str() else { return Filled::Value(value) };
+fn filled<'a>(value: Raw<'a>, arguments: Raw<'a>) -> TemplateValue<'a> {
+    let Some(text) = value.as_str() else { return TemplateValue::Value(value) };
     let text = text.decode();
     match text.strip_prefix('{').and_then(|text| text.strip_suffix('}')) {
-        None => Filled::Value(value),
-        Some(name) => argument(arguments, name).map_or(Filled::Absent, Filled::Argument),
+        None => TemplateValue::Value(value),
+        Some(name) => argument(arguments, name).map_or(TemplateValue::Absent, TemplateValue::Argument),
     }
 }
 
@@ -190,9 +190,9 @@ fn fill(writer: &mut Writer, value: Raw<'_>, arguments: Raw<'_>) {
         Shape::Object => writer.object(|writer| {
             for (key, value) in value.fields() {
                 match filled(value, arguments) {
-                    Filled::Absent => {}
-                    Filled::Argument(value) => writer.key_text(&key.decode()).raw(value),
-                    Filled::Value(value) => fill(writer.key_text(&key.decode()), value, arguments),
+                    TemplateValue::Absent => {}
+                    TemplateValue::Argument(value) => writer.key_text(&key.decode()).raw(value),
+                    TemplateValue::Value(value) => fill(writer.key_text(&key.decode()), value, arguments),
                 }
             }
         }),
@@ -200,9 +200,9 @@ fn fill(writer: &mut Writer, value: Raw<'_>, arguments: Raw<'_>) {
             for value in value.elements() {
                 match filled(value, arguments) {
                     // The other elements keep their positions.
-                    Filled::Absent => writer.null(),
-                    Filled::Argument(value) => writer.raw(value),
-                    Filled::Value(value) => fill(writer, value, arguments),
+                    TemplateValue::Absent => writer.null(),
+                    TemplateValue::Argument(value) => writer.raw(value),
+                    TemplateValue::Value(value) => fill(writer, value, arguments),
                 }
             }
         }),

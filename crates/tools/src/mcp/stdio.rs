@@ -6,7 +6,7 @@
 mod process;
 
 use std::{
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -28,14 +28,21 @@ const MAX_DELAY: Duration = Duration::from_secs(60);
 /// Finds the program of a server, with the `PATH` that the process will have.
 pub fn find_program(command: &str, path: Option<&str>) -> Option<PathBuf> {
     let is_program = |file: &PathBuf| file.metadata().is_ok_and(|file| file.is_file() && is_executable(&file));
-    if command.contains('/') {
+    if command.contains(std::path::is_separator) {
         return Some(PathBuf::from(command)).filter(is_program);
     }
-    path.unwrap_or(process::PLAIN_PATH).split(':').map(|folder| Path::new(folder).join(command)).find(is_program)
+    std::env::split_paths(path.unwrap_or(process::PLAIN_PATH)).map(|folder| folder.join(command)).find(is_program)
 }
 
+#[cfg(unix)]
 fn is_executable(file: &std::fs::Metadata) -> bool {
     std::os::unix::fs::PermissionsExt::mode(&file.permissions()) & 0o111 != 0
+}
+
+/// Other systems have no such permission: starting the program shows whether it is one.
+#[cfg(not(unix))]
+fn is_executable(_: &std::fs::Metadata) -> bool {
+    true
 }
 
 /// A server in a process.
@@ -85,7 +92,7 @@ impl StdioLink {
             .map_err(|error| broken(format!("could not start `{}`: {error}", self.settings.command)))?;
         let introduction = process.ask("initialize", rpc::initialize_params().raw()).await?;
         rpc::chosen_protocol(introduction.raw())?;
-        process.tell(rpc::notice("notifications/initialized", Raw::EMPTY_OBJECT)).await?;
+        process.send(rpc::notice("notifications/initialized", Raw::EMPTY_OBJECT)).await?;
         let process = Arc::new(process);
         lifecycle.process = Some(Arc::clone(&process));
         Ok(process)

@@ -11,7 +11,7 @@ use amalgam_core::{
 use tracing::{debug, warn};
 
 use super::servers::{Address, Servers};
-use super::settings::{self, McpForm, Settings, Where};
+use super::settings::{self, McpForm, ServerLocation, Settings};
 use super::{ToolRegistry, sealing, wrong};
 use crate::http::HttpTool;
 
@@ -84,7 +84,7 @@ impl ToolRegistry {
             // The caller learns that the tool does not work; the log has the reason.
             Err(BankFault { field, reason }) => {
                 warn!(tenant.id = tenant_id, "tool {name} of the bank cannot be run: {field}: {reason}");
-                Arc::new(Unusable { detail: format!("{field}: {reason}") })
+                Arc::new(BrokenTool { detail: format!("{field}: {reason}") })
             }
         };
         Some(RunnableTool { check, handler })
@@ -132,7 +132,7 @@ impl ToolRegistry {
     ) -> Result<Arc<dyn Handler>, BankFault> {
         let name = form.tool.unwrap_or_else(|| tool.name.clone());
         match form.server {
-            Where::Operators(server) => {
+            ServerLocation::Operators(server) => {
                 let known = self.operators.get(&server).filter(|operator| match audience {
                     Audience::Tenant(tenant_id) => operator.serves(tenant_id),
                     Audience::AllTenants => true,
@@ -144,7 +144,7 @@ impl ToolRegistry {
                     Err(reason) => Err(wrong("settings.server", reason.clone())),
                 }
             }
-            Where::Url { url, authorization, headers } => {
+            ServerLocation::Url { url, authorization, headers } => {
                 let tenant_id = scope.tenant_id();
                 let address = Address { label: tool.name.clone(), url, authorization, headers, tenant_id };
                 self.servers.check(&address).map_err(|fault| match fault.field.as_str() {
@@ -180,11 +180,11 @@ impl Handler for Remote {
 }
 
 /// A tool with invalid settings.
-struct Unusable {
+struct BrokenTool {
     detail: String,
 }
 
-impl Handler for Unusable {
+impl Handler for BrokenTool {
     fn run<'a>(&'a self, _call: ToolCall<'a>) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         Box::pin(async { Err(ToolError::Broken { detail: self.detail.clone() }) })
     }

@@ -29,14 +29,14 @@ pub(super) enum Settings {
 /// A tool of an MCP server.
 #[derive(Debug)]
 pub(super) struct McpForm {
-    pub(super) server: Where,
+    pub(super) server: ServerLocation,
     /// The tool's name at the server; `None` for its own name.
     pub(super) tool: Option<String>,
 }
 
 /// The location of an MCP server.
 #[derive(Debug)]
-pub(super) enum Where {
+pub(super) enum ServerLocation {
     /// The configured server of this name.
     Operators(String),
     /// A server of the tenant.
@@ -69,17 +69,17 @@ pub(super) fn read(kind: BankKind, settings: Raw<'_>, open: Open<'_>) -> Result<
     })
 }
 
-fn server(form: &Form<'_>, open: Open<'_>) -> Result<Where, BankFault> {
+fn server(form: &Form<'_>, open: Open<'_>) -> Result<ServerLocation, BankFault> {
     let server = form.needed("server")?;
     if server.contains("://") {
         let authorization = form.get("authorization").map(|value| opened(value, "settings.authorization", open));
         let authorization = authorization.transpose()?.map(|text| text.expose().into());
-        return Ok(Where::Url { url: server, authorization, headers: form.headers(open)? });
+        return Ok(ServerLocation::Url { url: server, authorization, headers: form.headers(open)? });
     }
     // A configured server has its own credentials.
     match ["authorization", "headers"].into_iter().find(|key| form.get(key).is_some()) {
         Some(key) => Err(wrong(format!("settings.{key}"), "a server of the operator's has its own")),
-        None => Ok(Where::Operators(server)),
+        None => Ok(ServerLocation::Operators(server)),
     }
 }
 
@@ -182,7 +182,7 @@ mod tests {
             panic!("not read")
         };
         assert_eq!(mcp.tool.as_deref(), Some("read"));
-        assert!(matches!(mcp.server, Where::Operators(name) if name == "files"));
+        assert!(matches!(mcp.server, ServerLocation::Operators(name) if name == "files"));
         assert!(matches!(parsed(BankKind::Builtin, "{}"), Ok(Settings::Builtin { function: None })));
         assert!(matches!(parsed(BankKind::Client, "{}"), Ok(Settings::Client)));
     }

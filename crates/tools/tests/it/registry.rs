@@ -194,7 +194,7 @@ async fn a_tool_is_checked_before_it_is_kept_and_the_field_is_named() {
         (tool("refuse", BankKind::Builtin, json!({"function": "system"})), "settings.function"),
         (tool("t", BankKind::Client, json!({"url": "https://a.example"})), "settings.url"),
         (mcp(json!({})), "settings.server"),
-        (mcp(json!({"server": "nobodys"})), "settings.server"),
+        (mcp(json!({"server": "unknown"})), "settings.server"),
         (mcp(json!({"server": "https://a.example:0/"})), "settings.server"),
         (mcp(json!({"server": "https://a.example/", "headers": {"Mcp-Session-Id": "1"}})), "settings.headers"),
         (mcp(json!({"server": "https://a.example/", "authorization": "a\nb"})), "settings.authorization"),

@@ -255,9 +255,9 @@ async fn the_operators_server_serves_its_tenants_and_takes_and_gives_no_credenti
     let port = server.address().port();
     let kind = |result| refused(result, port).0;
     assert_eq!(kind(house.listed(2, asked("maps", None)).await), FaultKind::Invalid);
-    assert_eq!(kind(house.listed(1, asked("nobodys", None)).await), FaultKind::Invalid);
+    assert_eq!(kind(house.listed(1, asked("unknown", None)).await), FaultKind::Invalid);
     let same = refused(house.listed(2, asked("maps", None)).await, port).1;
-    assert_eq!(same.replace("maps", "nobodys"), refused(house.listed(1, asked("nobodys", None)).await, port).1);
+    assert_eq!(same.replace("maps", "unknown"), refused(house.listed(1, asked("unknown", None)).await, port).1);
     assert_eq!(kind(house.listed(1, authorized(asked("maps", None), "hush")).await), FaultKind::Invalid);
     let headers = vec![("x".to_owned(), SecretText("hush".to_owned()))];
     assert_eq!(kind(house.listed(1, McpServerRequest { headers, ..asked("maps", None) }).await), FaultKind::Invalid);

@@ -1,6 +1,6 @@
 """The Chat Completions wire, as strict as the API it stands for.
 
-A reasoning model shows its thoughts as `reasoning_content`, the field most compatible servers use.
+A reasoning model shows its reasoning as `reasoning_content`, the field most compatible servers use.
 """
 
 import json

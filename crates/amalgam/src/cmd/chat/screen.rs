@@ -22,16 +22,16 @@ pub(super) struct Screen {
     /// A line was begun.
     inside: bool,
     /// Something of the answer's text was shown.
-    spoken: bool,
+    has_text: bool,
 }
 
 impl Screen {
     pub(super) fn people() -> Self {
-        Self { data: false, dims: io::stdout().is_terminal(), inside: false, spoken: false }
+        Self { data: false, dims: io::stdout().is_terminal(), inside: false, has_text: false }
     }
 
     pub(super) fn data() -> Self {
-        Self { data: true, dims: false, inside: false, spoken: false }
+        Self { data: true, dims: false, inside: false, has_text: false }
     }
 
     /// A part of the text.
@@ -40,7 +40,7 @@ impl Screen {
             return Ok(());
         }
         self.inside = !text.ends_with('\n');
-        self.spoken = true;
+        self.has_text = true;
         print_part(visible(text))
     }
 
@@ -50,7 +50,7 @@ impl Screen {
             return Ok(());
         }
         self.end()?;
-        self.spoken = false;
+        self.has_text = false;
         let line = format!("[{} {}]", visible(name), shortened(&visible(arguments), ARGUMENTS));
         print_stdout(if self.dims { format!("\x1b[2m{line}\x1b[0m") } else { line })
     }
@@ -61,11 +61,11 @@ impl Screen {
             return print_stdout(answer);
         }
         let answer: Value = serde_json::from_str(answer)?;
-        if !self.spoken {
+        if !self.has_text {
             self.text(answer["message"].as_str().unwrap_or_default())?;
         }
         self.end()?;
-        self.spoken = false;
+        self.has_text = false;
         for result in answer["tool_results"].as_array().into_iter().flatten() {
             if let Some(table) = courses(&result["output"]) {
                 print_stdout(format_args!("\n{table}"))?;

@@ -99,7 +99,7 @@ async fn seal_anew(store: &dyn Store, seal: &dyn Seal) -> anyhow::Result<Vec<&'s
 }
 
 /// A tool that holds secrets, as it was read.
-struct Resealed {
+struct ResealedTool {
     /// Whose bank it is in.
     scope: Scope,
     tool: BankTool,
@@ -109,8 +109,8 @@ struct Resealed {
 
 /// Puts what was sealed anew in the place of what was read. A tool that was changed meanwhile is sealed as it is then, and
 /// one that was deleted stays so; whether there was anything to be sealed.
-async fn put_back(store: &dyn Store, seal: &dyn Seal, resealed: Resealed) -> anyhow::Result<bool> {
-    let Resealed { scope, mut tool, mut settings } = resealed;
+async fn put_back(store: &dyn Store, seal: &dyn Seal, resealed: ResealedTool) -> anyhow::Result<bool> {
+    let ResealedTool { scope, mut tool, mut settings } = resealed;
     loop {
         if store.reseal_tool(bank_of(&scope), &tool.name, &tool.settings, &settings).await? {
             return Ok(true);
@@ -125,7 +125,7 @@ async fn put_back(store: &dyn Store, seal: &dyn Seal, resealed: Resealed) -> any
 }
 
 /// Every tool that holds secrets, its secrets sealed anew. Nothing is written.
-async fn resealed_tools(context: &CommandContext, seal: &dyn Seal) -> anyhow::Result<Vec<Resealed>> {
+async fn resealed_tools(context: &CommandContext, seal: &dyn Seal) -> anyhow::Result<Vec<ResealedTool>> {
     let mut scopes = vec![context.operator()];
     for tenant in tenants::all(context.administration()).await? {
         scopes.push(context.administrator(tenant.id).await?);
@@ -140,7 +140,7 @@ async fn resealed_tools(context: &CommandContext, seal: &dyn Seal) -> anyhow::Re
             for tool in page {
                 match reseal_settings(seal, &scope, &tool) {
                     Some(settings) if settings == tool.settings => {}
-                    Some(settings) => resealed.push(Resealed { scope: scope.clone(), tool, settings }),
+                    Some(settings) => resealed.push(ResealedTool { scope: scope.clone(), tool, settings }),
                     None => bail!(
                         "a secret of the tool `{}` was sealed with a master key that is missing; nothing was changed",
                         tool.name
@@ -176,8 +176,8 @@ async fn look_at_configs(context: &CommandContext, seal: &dyn Seal) -> anyhow::R
     let nothing = AgentSettings::default();
     let configs = TenantConfigs { store: &*context.store, settings: &nothing, now_ms: now_ms() };
     for tenant in tenants::all(context.administration()).await? {
-        let kept = configs.load(Within::Named(Operator::of_this_process(), tenant.id)).await?;
-        if kept.with_opened_key(seal, &context.administrator(tenant.id).await?.seal_context()).is_none() {
+        let stored = configs.load(Within::Named(Operator::of_this_process(), tenant.id)).await?;
+        if stored.with_opened_key(seal, &context.administrator(tenant.id).await?.seal_context()).is_none() {
             bail!("the key of tenant {} was sealed with a master key that is missing; nothing was changed", tenant.id);
         }
     }

@@ -118,7 +118,7 @@ async fn changes_at_the_same_time_do_not_lose_each_other() {
 }
 
 #[tokio::test]
-async fn a_tenants_key_is_sent_to_its_upstream_shown_to_nobody_and_outlives_master_keys() {
+async fn a_tenants_key_is_sent_to_its_upstream_never_shown_and_outlives_master_keys() {
     // RNCC-41, P12
     for store in stores() {
         let office = Office::on(&store).await;

@@ -29,10 +29,10 @@ async fn a_prompt_is_composed_of_the_tenants_words_the_profiles_and_the_course()
             (json!("Config."), "course-assistant", &course, format!("{}\n\n{LINE}", both("Config.")), both("Config.")),
             (json!("Config."), "course-assistant", &none, both("Config."), both("Config.")),
             (json!("Config."), "wordless", &none, "Config.".to_owned(), "Config.".to_owned()),
-            (json!("Config."), "nobody", &course, format!("Config.\n\n{LINE}"), "Config.".to_owned()),
+            (json!("Config."), "unknown", &course, format!("Config.\n\n{LINE}"), "Config.".to_owned()),
             // What the tenant has not set comes from the settings.
             (Value::Null, "course-assistant", &none, both("Setting."), both("Setting.")),
-            (json!("  "), "nobody", &none, "Setting.".to_owned(), "Setting.".to_owned()),
+            (json!("  "), "unknown", &none, "Setting.".to_owned(), "Setting.".to_owned()),
         ];
         for (config, agent, metadata, told, configured) in cases {
             campus.configure(ALPHA, json!({"system_prompt": config})).await;
@@ -82,7 +82,7 @@ async fn without_any_words_the_course_stands_alone_or_nothing_is_told() {
 }
 
 #[tokio::test]
-async fn a_profile_that_is_unknown_inactive_or_somebody_elses_is_nobody() {
+async fn a_profile_that_is_unknown_inactive_or_another_tenants_is_not_found() {
     // RNCC-05, RNCC-06, RNCC-27
     for store in stores() {
         let campus = Campus::on(&store).await;
@@ -94,7 +94,7 @@ async fn a_profile_that_is_unknown_inactive_or_somebody_elses_is_nobody() {
         let mut sessions = Vec::new();
         for body in [
             json!({"message": "Hi"}),
-            json!({"message": "Hi", "agent": "nobody"}),
+            json!({"message": "Hi", "agent": "unknown"}),
             json!({"message": "Hi", "agent": "asleep"}),
             json!({"message": "Hi", "agent": "secret"}),
             json!({"message": "Hi", "agent": ""}),

@@ -224,7 +224,7 @@ async fn messages_of_one_user_are_answered_in_the_order_in_which_they_came() {
 }
 
 #[tokio::test]
-async fn whoever_leaves_while_it_waits_gives_up_its_place_and_has_said_nothing() {
+async fn a_caller_that_disconnects_while_it_waits_leaves_the_queue_and_adds_no_message() {
     for store in stores() {
         let campus = Campus::on(&store).await;
         let gate = Gate::new();

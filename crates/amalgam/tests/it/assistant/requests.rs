@@ -21,12 +21,12 @@ async fn refused(campus: &Campus<'_>, client: &Client, body: &Value) -> (u16, Va
 }
 
 #[tokio::test]
-async fn whoever_has_no_key_is_told_so_in_the_words_of_this_door() {
+async fn a_caller_without_a_key_gets_the_documented_error_of_this_wire() {
     // RNCC-02
     for store in stores() {
         let campus = Campus::on(&store).await;
         let expected = json!({"detail": "Authentication credentials were not provided or are not valid."});
-        for client in [Client::new(campus.amalgam.url()), campus.admin("am_nobody")] {
+        for client in [Client::new(campus.amalgam.url()), campus.admin("am_unknown")] {
             for (method, path) in [
                 (Method::POST, RESPOND),
                 (Method::POST, "/api/v2/ai-agent/respond"),

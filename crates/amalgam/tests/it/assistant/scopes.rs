@@ -42,7 +42,7 @@ async fn a_thread_belongs_to_one_user_of_one_company_with_one_profile() {
 }
 
 #[tokio::test]
-async fn users_get_their_own_threads_back_and_nobody_elses() {
+async fn users_get_their_own_threads_back_and_no_others() {
     // RNCC-29
     for store in stores() {
         let campus = Campus::on(&store).await;

@@ -160,7 +160,7 @@ async fn a_turn_may_ask_another_agent_than_its_sessions() {
         let back = taken(&ana, &turn(&id, "t2", "Thanks")).await;
         assert_eq!(back["AgentContextId"], "responses", "{back}");
         body["TurnId"] = json!("t3");
-        body["AgentContextId"] = json!("nobody");
+        body["AgentContextId"] = json!("unknown");
         let answer = execute(&ana, &body).await;
         let (status, _, faults) = refusal(&answer);
         assert_eq!((status, faults[0].0.as_str()), (400, "AgentContextId"), "{}", answer.text());

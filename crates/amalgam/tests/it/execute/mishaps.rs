@@ -220,8 +220,8 @@ async fn a_model_that_cannot_be_asked_is_a_failed_turn_and_says_nothing_of_its_s
     for store in stores() {
         let desk = Desk::on(&store).await;
         let (ana, admin) = (desk.user("ana"), desk.admin(KEY));
-        put(&admin, "/admin/profiles/nobody", &json!({"prompt": "x", "tools": [], "model": "no-such-model"})).await;
-        let id = opened(&ana, &json!({"AgentContextId": "nobody"})).await;
+        put(&admin, "/admin/profiles/unknown", &json!({"prompt": "x", "tools": [], "model": "no-such-model"})).await;
+        let id = opened(&ana, &json!({"AgentContextId": "unknown"})).await;
         let answer = execute(&ana, &turn(&id, "t1", "Hello")).await;
         assert_envelope(&answer.json());
         assert_eq!(answer.json()["Kind"], "error", "{}", answer.text());

@@ -232,7 +232,7 @@ async fn a_dropped_stream_is_followed_from_its_beginning_while_the_turn_goes_on(
 }
 
 #[tokio::test]
-async fn whoever_names_the_last_event_gets_those_behind_it() {
+async fn a_caller_that_names_the_last_event_gets_the_events_after_it() {
     for store in stores() {
         let desk = Desk::on(&store).await;
         let ana = desk.user("ana");

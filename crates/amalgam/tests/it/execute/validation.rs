@@ -158,7 +158,7 @@ async fn names_may_be_camel_case_and_come_back_as_the_installation_wants() {
 }
 
 #[tokio::test]
-async fn fields_that_nobody_knows_can_be_allowed() {
+async fn unknown_fields_can_be_allowed() {
     // R034-08
     for store in stores() {
         let setup = Setup::new().extra("[execute]\nunknown_fields = \"ignore\"");
@@ -284,7 +284,7 @@ async fn a_session_begins_with_an_agent_and_a_mode_that_exist() {
         let desk = Desk::on(&store).await;
         let ana = desk.user("ana");
         for (body, field) in [
-            (json!({"AgentContextId": "nobody"}), "AgentContextId"),
+            (json!({"AgentContextId": "unknown"}), "AgentContextId"),
             (json!({"AgentContextId": 7}), "AgentContextId"),
             (json!({"Mode": "DANCE"}), "Mode"),
             (json!({"SessionId": "mine"}), "SessionId"),

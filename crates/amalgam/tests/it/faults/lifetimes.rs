@@ -188,7 +188,7 @@ async fn another_model_answers_when_the_first_is_down() {
 }
 
 #[tokio::test]
-async fn when_nobody_can_answer_the_caller_hears_of_it() {
+async fn when_no_upstream_can_answer_the_caller_gets_an_error() {
     let closed = format!("http://{}/v1", Upstream::unused_address());
     let amalgam = Amalgam::start(BINARY, two_models(&closed, &closed)).await;
     for delivery in DELIVERIES {

@@ -207,7 +207,7 @@ async fn a_wrong_command_says_what_is_wrong_and_changes_nothing() {
             (&[&one, "--collection", "code", "--company-id", "1", "--attribute", "Path=x"], "built-in field"),
             (&[&one, "--collection", "code", "--company-id", "1", "--attribute", "a=1", "--attribute", "A=2"], "twice"),
             (&[&one, &two, "--collection", "code", "--company-id", "1", "--source", "s"], "a.md is in"),
-            (&[&one, "--collection", "code", "--company-id", "1", "--embed", "nobody/m"], "nobody/m"),
+            (&[&one, "--collection", "code", "--company-id", "1", "--embed", "unknown/m"], "unknown/m"),
             (&[&one, "--collection", "code", "--company-id", "1", "--embed", "anthropic/m"], "has no embeddings"),
         ] {
             let failure = library.cli.failure(&[&["knowledge", "import"], arguments].concat());

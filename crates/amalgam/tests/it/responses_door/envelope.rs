@@ -43,7 +43,7 @@ async fn what_the_request_sets_is_echoed_and_the_rest_has_its_default() {
 }
 
 #[tokio::test]
-async fn fields_that_nobody_knows_are_accepted() {
+async fn unknown_fields_are_accepted() {
     let world = World::start().await;
     let request = json!({
         "input": "Hi", "client_metadata": {"a": [1, {"b": null}]}, "generate": true, "x-new-field": "später",

@@ -64,7 +64,7 @@ async fn a_process_that_dies_in_a_call_names_the_tool_when_it_is_back() {
 }
 
 #[tokio::test]
-async fn only_calls_whose_end_nobody_knows_are_named() {
+async fn only_calls_with_an_unknown_outcome_are_named() {
     let mut workshop = Workshop::on(&stores()[0]).await;
     for name in ["weather", "traffic"] {
         workshop.put(name, json!({})).await;

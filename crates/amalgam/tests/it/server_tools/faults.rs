@@ -88,7 +88,7 @@ async fn only_what_may_run_twice_is_tried_again() {
 }
 
 #[tokio::test]
-async fn a_tool_that_hangs_holds_up_nobody_else() {
+async fn a_tool_that_hangs_holds_up_no_other_turn() {
     for store in stores() {
         let workshop = Workshop::on(&store).await;
         workshop.put("weather", json!({})).await;

@@ -91,7 +91,7 @@ async fn the_trial_of_a_tool_tells_neither_the_address_of_an_internal_name_nor_w
     for kind in ["http", "mcp"] {
         let internal = tried(kind, "localhost").await;
         assert!(!internal.contains("127.0.0.1") && !internal.contains("::1"), "{internal}");
-        assert_eq!(internal, tried(kind, "nobody.invalid").await);
+        assert_eq!(internal, tried(kind, "unknown.invalid").await);
         assert!(internal.contains("[egress] allow_private"), "{internal}");
     }
 }

@@ -19,7 +19,7 @@ fn files(folder: &Path, found: &mut Vec<(String, Vec<u8>)>) {
 }
 
 #[tokio::test]
-async fn the_credentials_of_a_tool_reach_its_service_and_nobody_else() {
+async fn the_credentials_of_a_tool_reach_its_service_alone() {
     for store in stores() {
         let workshop = Workshop::with(&store, setup().env("AMALGAM_LOG", "trace")).await;
         let client = workshop.client();

@@ -47,7 +47,7 @@ async fn while_a_response_runs_another_one_is_refused_and_the_first_goes_on() {
 }
 
 #[tokio::test]
-async fn whoever_has_seen_the_last_event_may_ask_again_at_once() {
+async fn a_client_that_has_the_last_event_may_send_the_next_request_at_once() {
     let world = World::start().await;
     let mut socket = Socket::open(&world.amalgam).await;
     for turn in 0..1000 {
@@ -182,7 +182,7 @@ fn resident_kib(amalgam: &Amalgam) -> u64 {
 }
 
 #[tokio::test]
-async fn what_is_no_websocket_hurts_nobody() {
+async fn bytes_that_are_no_websocket_disturb_no_other_client() {
     // P9
     let world = World::start().await;
     let create = hello().to_string();

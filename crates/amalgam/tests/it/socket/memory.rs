@@ -52,7 +52,7 @@ async fn a_response_that_is_not_stored_is_continued_on_its_own_connection_only()
 }
 
 #[tokio::test]
-async fn nobody_goes_on_from_where_going_on_has_failed() {
+async fn a_failed_continuation_cannot_be_continued() {
     let world = World::start().await;
     let wire = Wire::Chat;
     let mut socket = Socket::open(&world.amalgam).await;
@@ -85,7 +85,7 @@ async fn nobody_goes_on_from_where_going_on_has_failed() {
 }
 
 #[tokio::test]
-async fn getting_ready_asks_nobody_and_can_be_continued() {
+async fn preparing_a_turn_calls_no_model_and_can_be_continued() {
     for store in stores() {
         let world = World::with(store.setup(Setup::new()), &[]).await;
         let mut socket = Socket::open(&world.amalgam).await;

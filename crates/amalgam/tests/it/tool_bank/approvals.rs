@@ -46,7 +46,7 @@ async fn an_administrator_sees_what_waits_and_its_first_decision_stands() {
         assert!(pending["expires_at"].as_u64() > pending["asked_at"].as_u64(), "{pending}");
 
         // Another tenant's look like none at all.
-        for path in [path.as_str(), "/admin/approvals/mcpr_AM-nobody"] {
+        for path in [path.as_str(), "/admin/approvals/mcpr_AM-unknown"] {
             assert_refused(&b.get(path).await, 404, None, "not_found");
             assert_refused(&b.post_json(path, &json!({"decision": "approve"})).await, 404, None, "not_found");
         }
@@ -94,7 +94,7 @@ async fn an_administrator_sees_what_waits_and_its_first_decision_stands() {
 }
 
 #[tokio::test]
-async fn what_nobody_decides_in_time_can_no_longer_be_decided() {
+async fn an_approval_that_expired_can_no_longer_be_decided() {
     let shop = Shop::with(&stores()[0], "[limits]\napproval_deadline = \"1s\"\n").await;
     let mut refund = shop.lookup();
     refund["requires_approval"] = json!("admin");

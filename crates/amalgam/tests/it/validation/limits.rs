@@ -146,7 +146,7 @@ async fn a_list_of_found_tools_that_cannot_be_read_is_refused_by_its_place() {
 }
 
 #[tokio::test]
-async fn fields_that_nobody_knows_are_counted() {
+async fn unknown_fields_are_counted() {
     let world = World::start().await;
     let fields = |count: usize| (0..count).map(|n| (format!("x_{n:03}"), json!(n))).collect::<Map<_, _>>();
     let unknown = |count: usize| {

@@ -37,16 +37,16 @@ pub struct ConfigView {
 struct ShownSettings(Json);
 
 impl ConfigView {
-    pub(super) fn of(tenant_id: i64, kept: &StoredConfig, resolved: &EffectiveSettings) -> Self {
+    pub(super) fn of(tenant_id: i64, stored: &StoredConfig, resolved: &EffectiveSettings) -> Self {
         let mut writer = Writer::default();
         resolved.write(&mut writer);
         Self {
             tenant_id,
             object: "agent_config",
-            settings: ShownSettings(kept.settings.shown()),
-            has_api_key: kept.api_key.is_some(),
-            revision: kept.revision,
-            updated_at: kept.updated_at_ms.map(UnixSeconds::from_ms),
+            settings: ShownSettings(stored.settings.shown()),
+            has_api_key: stored.api_key.is_some(),
+            revision: stored.revision,
+            updated_at: stored.updated_at_ms.map(UnixSeconds::from_ms),
             resolved: Verbatim(Json::from_writer(writer)),
         }
     }

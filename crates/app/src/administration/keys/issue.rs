@@ -162,8 +162,8 @@ pub async fn issue(
         revoked_at_ms: None,
         last_used_at_ms: None,
     };
-    let kept = store.create_key(operator, NewKey { record: record.clone(), hash: pepper.hash(text) }).await?;
-    Ok(kept.then_some(IssuedKey { key, record }))
+    let created = store.create_key(operator, NewKey { record: record.clone(), hash: pepper.hash(text) }).await?;
+    Ok(created.then_some(IssuedKey { key, record }))
 }
 
 fn make() -> SecretString {

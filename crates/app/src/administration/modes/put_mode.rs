@@ -70,9 +70,9 @@ pub(super) fn read(body: &Bytes, in_path: Option<&str>, now_ms: u64) -> Result<M
 }
 
 /// The name; if path and body both have one, they must be the same mode.
-fn name(said: Option<Line<NAME>>, in_path: Option<&str>) -> Result<String, Fault> {
-    let name = match (in_path, said) {
-        (Some(name), Some(Line(said))) if !name.eq_ignore_ascii_case(&said) => {
+fn name(in_body: Option<Line<NAME>>, in_path: Option<&str>) -> Result<String, Fault> {
+    let name = match (in_path, in_body) {
+        (Some(name), Some(Line(in_body))) if !name.eq_ignore_ascii_case(&in_body) => {
             return Err(wrong("name", "must be the name in the path"));
         }
         (_, Some(Line(name))) => name,

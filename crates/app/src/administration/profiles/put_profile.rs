@@ -45,7 +45,7 @@ pub(super) fn read(body: &Bytes, slug: &str, now_ms: u64) -> Result<AgentProfile
     if !is_slug(slug) {
         return Err(wrong("slug", &format!("must have 1 to {SLUG} letters, digits, dots, dashes and underscores")));
     }
-    if put.slug.is_some_and(|Line(said)| said != slug) {
+    if put.slug.is_some_and(|Line(in_body)| in_body != slug) {
         return Err(wrong("slug", "must be the one in the path"));
     }
     Ok(AgentProfile {

@@ -84,7 +84,7 @@ pub(super) fn read(
     let put: PutTool = request::parse(body)?;
     let name = self::name(put.name, name)?;
     let common = bank_scope == BankScope::Common;
-    if put.common.is_some_and(|said| said != common) {
+    if put.common.is_some_and(|in_body| in_body != common) {
         return Err(request::wrong(
             "common",
             "this is the other bank; `common=true` in the query means the common one",
@@ -132,9 +132,9 @@ pub(super) fn read(
 }
 
 /// The name; if path and body both have one, they must be equal.
-fn name(said: Option<Line<64>>, in_path: Option<&str>) -> Result<String, Fault> {
-    let name = match (in_path, said) {
-        (Some(name), Some(Line(said))) if name != said => {
+fn name(in_body: Option<Line<64>>, in_path: Option<&str>) -> Result<String, Fault> {
+    let name = match (in_path, in_body) {
+        (Some(name), Some(Line(in_body))) if name != in_body => {
             return Err(request::wrong("name", "must be the name in the path"));
         }
         (Some(name), _) => name.to_owned(),

@@ -184,6 +184,7 @@ mod tests {
         assert_eq!(all[0].name, source.name);
     }
 
+    #[cfg(unix)]
     #[test]
     fn links_are_not_followed_wherever_they_lead() {
         let (folder, elsewhere) = (tree(&[("a.md", "x")]), tree(&[("secret.md", "x")]));

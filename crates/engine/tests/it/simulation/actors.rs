@@ -53,7 +53,7 @@ impl Model for Speaker {
             self.world.step(format!("model: asked for answer {round}")).await;
             self.world.pause(300).await;
             let Some(Answer { refuses: false, said }) = self.setup.answers.get(round).cloned() else {
-                return Err(ModelError::Unreachable("nobody there".to_owned()));
+                return Err(ModelError::Unreachable("connection refused".to_owned()));
             };
             let speech = Speech { world: Arc::clone(&self.world), round, said: said.into() };
             Ok(Box::pin(stream::unfold(speech, Speech::next)) as ModelStream)
@@ -117,7 +117,7 @@ fn unpaired(entries: &[Entry<'_>]) -> Vec<String> {
             Entry::Output(output) => {
                 let text = output.content.text();
                 match open.remove(&*output.call_id) {
-                    None => problems.push(format!("an output of {} that nobody waits for", output.call_id)),
+                    None => problems.push(format!("an output of {} that no call waits for", output.call_id)),
                     Some(arguments) => {
                         let saw = text.strip_prefix(r#"{"saw":"#).and_then(|text| text.strip_suffix('}'));
                         let arguments = if arguments.is_empty() { "{}" } else { &arguments };

@@ -9,39 +9,39 @@ use amalgam_core::{
     },
 };
 
-use super::store::{SimStore, nobody_asks};
+use super::store::{SimStore, not_simulated};
 
 impl AgentStore for SimStore {
     fn agent_config<'a>(&'a self, _: &'a Scope) -> Stored<'a, Option<AgentConfig>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn agent_config_within<'a>(&'a self, _: Within<'a>) -> Stored<'a, Option<AgentConfig>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn put_agent_config<'a>(&'a self, _: Within<'a>, _: AgentConfig) -> Stored<'a, bool> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn profile<'a>(&'a self, _: &'a Scope, _: &'a str) -> Stored<'a, Option<AgentProfile>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn active_profiles<'a>(&'a self, _: &'a Scope) -> Stored<'a, Vec<AgentProfile>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn profiles_within<'a>(&'a self, _: Within<'a>, _: Option<&'a str>, _: usize) -> Stored<'a, Vec<AgentProfile>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn put_profile<'a>(&'a self, _: Within<'a>, _: AgentProfile) -> Stored<'a, Option<AgentProfile>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn delete_profile<'a>(&'a self, _: Within<'a>, _: &'a str) -> Stored<'a, bool> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn profile_versions<'a>(
@@ -51,7 +51,7 @@ impl AgentStore for SimStore {
         _: Option<u64>,
         _: usize,
     ) -> Stored<'a, Vec<AgentProfile>> {
-        nobody_asks()
+        not_simulated()
     }
 }
 
@@ -64,23 +64,23 @@ impl SessionStore for SimStore {
         _: u64,
         _: Option<NewUserMessage>,
     ) -> Stored<'a, QueueEntry> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn is_next<'a>(&'a self, _: &'a Scope, _: Ticket) -> Stored<'a, Option<bool>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn leave_queue<'a>(&'a self, _: &'a Scope, _: Ticket, _: Option<MetadataRecord>) -> Stored<'a, ()> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn append_message<'a>(&'a self, _: &'a Scope, _: Ticket, _: NewUserMessage) -> Stored<'a, Option<SessionHistory>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn sessions<'a>(&'a self, _: &'a Scope, _: Option<i64>, _: usize) -> Stored<'a, Vec<SessionRecord>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn messages<'a>(
@@ -90,19 +90,19 @@ impl SessionStore for SimStore {
         _: Option<i64>,
         _: usize,
     ) -> Stored<'a, Option<Vec<MessageRecord>>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn message<'a>(&'a self, _: &'a Scope, _: i64) -> Stored<'a, Option<MessageRecord>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn response_of_answer<'a>(&'a self, _: &'a Scope, _: &'a str) -> Stored<'a, Option<String>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn response_of_answer_within<'a>(&'a self, _: Within<'a>, _: &'a str) -> Stored<'a, Option<String>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn sessions_within<'a>(
@@ -112,7 +112,7 @@ impl SessionStore for SimStore {
         _: Option<i64>,
         _: usize,
     ) -> Stored<'a, Vec<SessionRecord>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn session_within<'a>(
@@ -122,20 +122,20 @@ impl SessionStore for SimStore {
         _: Option<i64>,
         _: usize,
     ) -> Stored<'a, Option<(SessionRecord, Vec<MessageRecord>)>> {
-        nobody_asks()
+        not_simulated()
     }
 }
 
 impl CourseStore for SimStore {
     fn put_courses<'a>(&'a self, _: Within<'a>, _: Vec<Course>, _: u64) -> Stored<'a, Option<ImportCounts>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn course<'a>(&'a self, _: &'a Scope, _: i64) -> Stored<'a, Option<Course>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn search_courses<'a>(&'a self, _: &'a Scope, _: &'a [String], _: u64, _: usize) -> Stored<'a, CoursePage> {
-        nobody_asks()
+        not_simulated()
     }
 }

@@ -10,27 +10,27 @@ use amalgam_core::{
 };
 use bytes::Bytes;
 
-use super::store::{SimStore, nobody_asks};
+use super::store::{SimStore, not_simulated};
 
 impl ExecuteStore for SimStore {
     fn open_session<'a>(&'a self, _: &'a Scope, _: AgentSession) -> Stored<'a, ()> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn agent_session<'a>(&'a self, _: &'a Scope, _: &'a str) -> Stored<'a, Option<AgentSession>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn agent_sessions<'a>(&'a self, _: &'a Scope, _: Option<&'a str>, _: usize) -> Stored<'a, Vec<AgentSession>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn delete_session<'a>(&'a self, _: &'a Scope, _: &'a str) -> Stored<'a, Option<Vec<String>>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn agent_turn<'a>(&'a self, _: &'a Scope, _: &'a str, _: &'a str) -> Stored<'a, Option<AgentTurn>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn agent_turns<'a>(
@@ -40,73 +40,73 @@ impl ExecuteStore for SimStore {
         _: Option<u64>,
         _: usize,
     ) -> Stored<'a, Option<Vec<AgentTurn>>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn take_step<'a>(&'a self, _: &'a Scope, _: NewStep) -> Stored<'a, TakenStep> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn drop_step<'a>(&'a self, _: &'a Scope, _: &'a str, _: &'a str) -> Stored<'a, ()> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn change_mode<'a>(&'a self, _: &'a Scope, _: &'a str, _: ModeChange) -> Stored<'a, bool> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn mode_changes<'a>(&'a self, _: &'a Scope, _: &'a str, _: usize) -> Stored<'a, Option<Vec<ModeChange>>> {
-        nobody_asks()
+        not_simulated()
     }
 }
 
 impl ModeStore for SimStore {
     fn modes<'a>(&'a self, _: &'a Scope) -> Stored<'a, Vec<Mode>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn modes_within<'a>(&'a self, _: Within<'a>) -> Stored<'a, Vec<Mode>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn put_mode<'a>(&'a self, _: Within<'a>, _: Mode) -> Stored<'a, bool> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn delete_mode<'a>(&'a self, _: Within<'a>, _: &'a str) -> Stored<'a, bool> {
-        nobody_asks()
+        not_simulated()
     }
 }
 
 impl FileStore for SimStore {
     fn put_file<'a>(&'a self, _: &'a Scope, _: FileRecord, _: Bytes, _: u64) -> Stored<'a, bool> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn file<'a>(&'a self, _: &'a Scope, _: &'a str, _: u64) -> Stored<'a, Option<FileRecord>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn file_content<'a>(&'a self, _: &'a Scope, _: &'a str, _: u64) -> Stored<'a, Option<(FileRecord, Bytes)>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn files<'a>(&'a self, _: &'a Scope, _: FileListing<'a>, _: u64) -> Stored<'a, Vec<FileRecord>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn delete_file<'a>(&'a self, _: &'a Scope, _: &'a str) -> Stored<'a, bool> {
-        nobody_asks()
+        not_simulated()
     }
 }
 
 impl KnowledgeStore for SimStore {
     fn collections<'a>(&'a self, _: &'a Scope) -> Stored<'a, Vec<Collection>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn collections_within<'a>(&'a self, _: Within<'a>) -> Stored<'a, Vec<Collection>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn documents_within<'a>(
@@ -115,7 +115,7 @@ impl KnowledgeStore for SimStore {
         _: &'a str,
         _: DocumentListing<'a>,
     ) -> Stored<'a, Vec<DocumentRecord>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn put_documents<'a>(
@@ -127,7 +127,7 @@ impl KnowledgeStore for SimStore {
         _: Vec<NewDocument>,
         _: u64,
     ) -> Stored<'a, Option<ImportCounts>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn delete_documents<'a>(
@@ -138,14 +138,14 @@ impl KnowledgeStore for SimStore {
         _: &'a [String],
         _: u64,
     ) -> Stored<'a, u64> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn delete_collection<'a>(&'a self, _: Within<'a>, _: &'a str) -> Stored<'a, bool> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn search_knowledge<'a>(&'a self, _: &'a Scope, _: KnowledgeQuery<'a>) -> Stored<'a, Vec<FoundChunk>> {
-        nobody_asks()
+        not_simulated()
     }
 }

@@ -58,7 +58,7 @@ pub(super) fn check(
     if let Some(message) = failure
         && !check.is_right(message, world.age(), stop)
     {
-        check.complain(format!("nobody has a reason to say {message:?}"));
+        check.complain(format!("no part of the script explains {message:?}"));
     }
     check.store(received, stop, left, answered.as_ref());
     check.problems
@@ -279,7 +279,7 @@ impl Check<'_> {
         }
         match (received, turn.state.status) {
             (_, Status::Cancelled) if self.setup.leaves.is_none() => {
-                self.complain("the response was cancelled by nobody");
+                self.complain("the response was cancelled without a request");
             }
             (Received::Whole(Err(_)) | Received::Refused(_), Status::Completed | Status::Incomplete) => {
                 self.complain("the caller received a failure of a response that is stored as a success");
@@ -313,7 +313,7 @@ impl Check<'_> {
         let asked = shown.iter().filter(|item| item["type"] == "mcp_approval_request");
         let asked: Vec<&str> = asked.filter_map(|item| item["id"].as_str()).collect();
         let approvals: Vec<&str> = turn.approvals.iter().map(|approval| &*approval.id).collect();
-        self.expect("what waits for somebody to agree", approvals, asked);
+        self.expect("calls that wait for an approval", approvals, asked);
     }
 
     /// Tools with an unknown result are named, and no others. S3

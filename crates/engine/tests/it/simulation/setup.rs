@@ -20,7 +20,7 @@ pub(super) const FOREIGN: &str = "docs__find";
 /// The client's function.
 pub(super) const CLIENT: &str = "client";
 /// A tool that is not offered.
-pub(super) const UNKNOWN: &str = "nobody";
+pub(super) const UNKNOWN: &str = "unknown";
 
 /// The most that a tool may give back.
 pub(super) const OUTPUT_BYTES: usize = 160;

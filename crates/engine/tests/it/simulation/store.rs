@@ -228,15 +228,15 @@ impl TurnStore for SimStore {
         _: ProcessId,
         _: u64,
     ) -> Stored<'a, Claim> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn settle<'a>(&'a self, _: &'a Scope, _: &'a IdempotencyKey, _: &'a str, _: Option<Answer>) -> Stored<'a, ()> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn turn<'a>(&'a self, _: Admin<'a>, _: &'a str) -> Stored<'a, Option<TurnRecord>> {
-        nobody_asks()
+        not_simulated()
     }
 }
 
@@ -287,8 +287,8 @@ fn away() -> StoreError {
     StoreError::Unavailable("it is away for a moment".to_owned())
 }
 
-pub(super) fn nobody_asks<'a, T>() -> Stored<'a, T> {
-    Box::pin(async { Err(StoreError::Broken("nobody asks for this".to_owned())) })
+pub(super) fn not_simulated<'a, T>() -> Stored<'a, T> {
+    Box::pin(async { Err(StoreError::Broken("not part of this test".to_owned())) })
 }
 
 impl ProcessStore for SimStore {
@@ -312,35 +312,35 @@ impl ProcessStore for SimStore {
     }
 
     fn take_queued(&self, _: Operator, _: ProcessId, _: usize) -> Stored<'_, Vec<QueuedTurn>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn count_queued(&self, _: Operator, _: i64) -> Stored<'_, (u64, u64)> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn give_back<'a>(&'a self, _: Operator, _: ProcessId, _: &'a [String]) -> Stored<'a, ()> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn held(&self, _: Operator, _: ProcessId) -> Stored<'_, Vec<(String, Scope)>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn claims(&self, _: Operator, _: ProcessId) -> Stored<'_, Vec<String>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn release<'a>(&'a self, _: Operator, _: ProcessId, _: &'a [String]) -> Stored<'a, ()> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn prune(&self, _: Operator, _: Retention) -> Stored<'_, PruneCounts> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn reset(&self, _: Operator, _: Reset) -> Stored<'_, ()> {
-        nobody_asks()
+        not_simulated()
     }
 }
 
@@ -353,27 +353,27 @@ impl ResponseStore for SimStore {
     }
 
     fn lineage<'a>(&'a self, _: &'a Scope, _: &'a str) -> Stored<'a, Option<Lineage>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn raw_answer<'a>(&'a self, _: &'a Scope, _: &'a str) -> Stored<'a, Option<amalgam_core::RawAnswer>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn items<'a>(&'a self, _: &'a Scope, _: &'a [String]) -> Stored<'a, Vec<Option<Json>>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn delete_response<'a>(&'a self, _: &'a Scope, _: &'a str) -> Stored<'a, bool> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn cancel_response<'a>(&'a self, _: &'a Scope, _: &'a str, _: u64) -> Stored<'a, Option<CancelOutcome>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn events<'a>(&'a self, _: &'a Scope, _: &'a str, _: Option<u64>, _: usize) -> Stored<'a, Option<EventTail>> {
-        nobody_asks()
+        not_simulated()
     }
 }
 
@@ -383,6 +383,6 @@ impl Store for SimStore {
     }
 
     fn ping(&self) -> Stored<'_, ()> {
-        nobody_asks()
+        not_simulated()
     }
 }

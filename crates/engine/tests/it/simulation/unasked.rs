@@ -10,43 +10,43 @@ use amalgam_core::{
 };
 use amalgam_protocol::Json;
 
-use super::store::{SimStore, nobody_asks};
+use super::store::{SimStore, not_simulated};
 
 impl BankStore for SimStore {
     fn tools_for<'a>(&'a self, _: &'a Scope, _: Option<&'a [String]>) -> Stored<'a, Vec<BankTool>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn tools<'a>(&'a self, _: BankOf<'a>, _: Option<&'a str>, _: usize) -> Stored<'a, Vec<BankTool>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn tool<'a>(&'a self, _: BankOf<'a>, _: &'a str) -> Stored<'a, Option<BankTool>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn put_tool<'a>(&'a self, _: BankOf<'a>, _: BankTool) -> Stored<'a, bool> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn reseal_tool<'a>(&'a self, _: BankOf<'a>, _: &'a str, _: &'a Json, _: &'a Json) -> Stored<'a, bool> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn delete_tool<'a>(&'a self, _: BankOf<'a>, _: &'a str) -> Stored<'a, bool> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn tool_statistics<'a>(&'a self, _: Admin<'a>, _: &'a str, _: &'a str, _: u64) -> Stored<'a, ToolStatistics> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn approval<'a>(&'a self, _: &'a Scope, _: &'a str) -> Stored<'a, Option<Approval>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn approval_of_tenant<'a>(&'a self, _: Admin<'a>, _: &'a str) -> Stored<'a, Option<Approval>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn approvals<'a>(
@@ -57,15 +57,15 @@ impl BankStore for SimStore {
         _: usize,
         _: u64,
     ) -> Stored<'a, Vec<Approval>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn decide<'a>(&'a self, _: &'a Scope, _: &'a str, _: Decision) -> Stored<'a, Option<DecisionOutcome>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn decide_as_admin<'a>(&'a self, _: Admin<'a>, _: &'a str, _: Decision) -> Stored<'a, Option<DecisionOutcome>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn use_approval<'a>(&'a self, _: &'a Scope, id: &'a str, _: &'a str) -> Stored<'a, bool> {
@@ -75,39 +75,39 @@ impl BankStore for SimStore {
 
 impl ConversationStore for SimStore {
     fn create_conversation<'a>(&'a self, _: &'a Scope, _: &'a Conversation, _: Vec<NewItem>) -> Stored<'a, ()> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn conversation<'a>(&'a self, _: &'a Scope, _: &'a str) -> Stored<'a, Option<Conversation>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn update_conversation<'a>(&'a self, _: &'a Scope, _: &'a str, _: Json) -> Stored<'a, Option<Conversation>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn delete_conversation<'a>(&'a self, _: &'a Scope, _: &'a str) -> Stored<'a, bool> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn add_items<'a>(&'a self, _: &'a Scope, _: &'a str, _: Vec<NewItem>) -> Stored<'a, Option<AppendOutcome>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn list_items<'a>(&'a self, _: &'a Scope, _: &'a str, _: &'a Page) -> Stored<'a, Option<Listing>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn conversation_item<'a>(&'a self, _: &'a Scope, _: &'a str, _: &'a str) -> Stored<'a, Option<ConversationItem>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn delete_item<'a>(&'a self, _: &'a Scope, _: &'a str, _: &'a str) -> Stored<'a, Option<bool>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn conversation_history<'a>(&'a self, _: &'a Scope, _: &'a str) -> Stored<'a, Option<Vec<Json>>> {
-        nobody_asks()
+        not_simulated()
     }
 }
 
@@ -120,47 +120,47 @@ impl TenancyStore for SimStore {
         _: TenantState,
         _: u64,
     ) -> Stored<'a, Option<TenantRecord>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn tenants(&self, _: Operator, _: Option<i64>, _: usize) -> Stored<'_, Vec<TenantRecord>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn tenant(&self, _: Operator, _: i64) -> Stored<'_, Option<TenantRecord>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn change_tenant(&self, _: Operator, _: i64, _: TenantChange) -> Stored<'_, Option<TenantRecord>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn create_key(&self, _: Operator, _: NewKey) -> Stored<'_, bool> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn keys<'a>(&'a self, _: Operator, _: Option<i64>, _: Option<&'a str>, _: usize) -> Stored<'a, Vec<KeyRecord>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn revoke_key<'a>(&'a self, _: Operator, _: Option<i64>, _: &'a str, _: u64) -> Stored<'a, Option<KeyRecord>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn key_by_hash(&self, _: Operator, _: [u8; 32]) -> Stored<'_, Option<(KeyRecord, TenantRecord)>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn touch_keys(&self, _: Operator, _: Vec<(String, u64)>) -> Stored<'_, ()> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn remembered<'a>(&'a self, _: Operator, _: &'a str) -> Stored<'a, Option<String>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn remember<'a>(&'a self, _: Operator, _: &'a str, _: &'a str, _: bool) -> Stored<'a, String> {
-        nobody_asks()
+        not_simulated()
     }
 }
 

@@ -104,7 +104,7 @@ async fn a_tool_that_is_gone_when_it_was_agreed_to_is_not_run() {
 }
 
 #[tokio::test]
-async fn one_yes_is_one_call_whoever_acts_on_it_again() {
+async fn one_approval_is_one_call_however_often_it_is_used() {
     let bench = Bench::new();
     let (buy, ran) = guarded();
     let approval = agreed(&bench, &buy, Delivery::Whole).await;
@@ -120,7 +120,7 @@ async fn one_yes_is_one_call_whoever_acts_on_it_again() {
 }
 
 #[tokio::test]
-async fn where_nobody_can_be_asked_the_call_is_denied() {
+async fn where_no_approval_can_be_given_the_call_is_denied() {
     let bench = Bench::new();
     let (buy, ran) = guarded();
     let model = Scripted::new(vec![

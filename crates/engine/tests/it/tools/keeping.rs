@@ -135,7 +135,7 @@ async fn a_caller_that_leaves_while_a_tool_runs_takes_the_tool_with_it() {
         }
         assert!(dropped.load(Ordering::SeqCst));
         assert_eq!(bench.ended(&id).await.status.status, Status::Cancelled);
-        // Nobody knows what it has done.
+        // Its outcome is unknown.
         assert_eq!(bench.record(&id).await.tools[0].outcome, None);
     }
 }

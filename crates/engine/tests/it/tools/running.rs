@@ -118,7 +118,7 @@ async fn what_goes_wrong_with_a_call_is_told_to_the_model_and_harms_no_other() {
     let wrong = [
         ("look", r#"{"bad":1}"#, "invalid_arguments", "Not run: /bad: is not allowed."),
         ("look", r#"{"n":"#, "invalid_arguments", "Not run: the arguments are not JSON"),
-        ("nobody", "{}", "unknown_tool", "There is no tool named `nobody`."),
+        ("unknown", "{}", "unknown_tool", "There is no tool named `unknown`."),
         ("falls", "{}", "broken", "the tool could not be run"),
         ("hangs", "{}", "timed_out", "the tool did not answer in time"),
         ("floods", "{}", "too_large", "the tool's output is too large"),

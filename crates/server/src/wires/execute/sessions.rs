@@ -28,11 +28,11 @@ async fn opened(app: &App, scope: &Scope, request: Request) -> Result<Response, 
         true => None,
         false => Some(Raw::parse(&body).map_err(Fault::from)?),
     };
-    let asked = match raw {
+    let request = match raw {
         Some(raw) => request::read_session(raw, &app.execute.bounds)?,
         None => request::SessionRequest::default(),
     };
-    let profile = match asked.agent_context_id.as_deref() {
+    let profile = match request.agent_context_id.as_deref() {
         None => None,
         Some(slug) => match app.store.profile(scope, slug).await?.filter(|profile| profile.active) {
             Some(profile) => {
@@ -43,7 +43,7 @@ async fn opened(app: &App, scope: &Scope, request: Request) -> Result<Response, 
         },
     };
     let own = app.store.modes(scope).await?;
-    let mode = asked.mode.as_deref().unwrap_or(DEFAULT_MODE);
+    let mode = request.mode.as_deref().unwrap_or(DEFAULT_MODE);
     let Some(mode) = modes::find(mode, &own) else {
         return Err(ExecuteError::field("Mode", "names no mode of this tenant"));
     };

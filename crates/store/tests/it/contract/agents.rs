@@ -39,7 +39,7 @@ fn slugs(profiles: &[AgentProfile]) -> Vec<&str> {
     profiles.iter().map(|profile| profile.slug.as_str()).collect()
 }
 
-pub(crate) async fn settings_are_changed_by_whoever_knows_the_last_ones(store: Engine) {
+pub(crate) async fn settings_are_changed_only_by_a_caller_that_knows_the_last_ones(store: Engine) {
     let anna = anna();
     assert_eq!(store.agent_config(&anna).await.unwrap(), None);
     for wrong in [0, 2] {
@@ -165,13 +165,13 @@ pub(crate) async fn assistants_of_another_tenant_look_missing(store: Engine) {
 }
 
 pub(crate) async fn a_tenant_that_is_not_there_has_no_assistant(store: Engine) {
-    let nobody = Within::Named(operator(), 5);
-    assert!(!store.put_agent_config(nobody, config(1)).await.unwrap());
-    assert_eq!(store.put_profile(nobody, profile("home")).await.unwrap(), None);
-    assert_eq!(store.put_courses(nobody, Vec::new(), NOW).await.unwrap(), None);
+    let missing = Within::Named(operator(), 5);
+    assert!(!store.put_agent_config(missing, config(1)).await.unwrap());
+    assert_eq!(store.put_profile(missing, profile("home")).await.unwrap(), None);
+    assert_eq!(store.put_courses(missing, Vec::new(), NOW).await.unwrap(), None);
     store.create_tenant(operator(), Some(5), "five", TenantState::Stored, NOW).await.unwrap().unwrap();
-    assert_eq!(store.agent_config_within(nobody).await.unwrap(), None, "nothing was kept for it");
-    assert!(store.put_agent_config(nobody, config(1)).await.unwrap());
-    assert_eq!(store.put_profile(nobody, profile("home")).await.unwrap(), Some(profile("home")));
+    assert_eq!(store.agent_config_within(missing).await.unwrap(), None, "nothing was kept for it");
+    assert!(store.put_agent_config(missing, config(1)).await.unwrap());
+    assert_eq!(store.put_profile(missing, profile("home")).await.unwrap(), Some(profile("home")));
     assert_eq!(store.profile(&scope(5, "eva"), "home").await.unwrap(), Some(profile("home")));
 }

@@ -1,4 +1,4 @@
-//! Calls that wait for somebody to agree: one decision, from whoever may, in time, and used once.
+//! Calls that wait for an approval: one decision, by a caller with the right to it, in time, and used once.
 
 use amalgam_core::{
     Decider, Scope,
@@ -148,7 +148,7 @@ pub(crate) async fn a_granted_call_is_used_by_one_response(store: Engine) {
     ask(&store, asked(&turn, "mcpr_no")).await;
     ask(&store, asked(&turn, "mcpr_open")).await;
     let used = async |id, response| store.use_approval(&anna(), id, response).await.unwrap();
-    assert!(!used("mcpr_yes", "resp_1").await, "nobody has agreed");
+    assert!(!used("mcpr_yes", "resp_1").await, "it is not approved");
     store.decide(&anna(), "mcpr_yes", decision(true, NOW)).await.unwrap();
     store.decide(&anna(), "mcpr_no", decision(false, NOW)).await.unwrap();
 
@@ -181,7 +181,7 @@ pub(crate) async fn racing_deciders_have_one_winner(store: Engine) {
     let winner = stands.decision.as_ref().unwrap().approve;
     for (approve, answer) in answers {
         let expected = if approve == winner { DecisionOutcome::Stands } else { DecisionOutcome::TooLate };
-        assert_eq!(answer, expected(Box::new(stands.clone())), "everybody is told the decision of the first");
+        assert_eq!(answer, expected(Box::new(stands.clone())), "every caller gets the first decision");
     }
 }
 

@@ -111,7 +111,7 @@ pub(crate) async fn callers_have_their_tenants_tools_and_the_common_ones(store: 
     assert_eq!(store.tools_for(&scope(1, "bert"), None).await.unwrap(), all, "the bank is the tenant's");
     assert_eq!(names(&store.tools_for(&other, None).await.unwrap()), ["both", "Hidden", "plain"]);
 
-    let asked = ["woken", "hidden", "BOTH", "both", "asleep", "own_asleep", "nobody", "plain"].map(String::from);
+    let asked = ["woken", "hidden", "BOTH", "both", "asleep", "own_asleep", "unknown", "plain"].map(String::from);
     assert_eq!(names(&store.tools_for(&anna, Some(&asked)).await.unwrap()), ["Both", "plain", "woken"]);
     assert_eq!(names(&store.tools_for(&other, Some(&asked)).await.unwrap()), ["both", "Hidden", "plain"]);
     assert_eq!(store.tools_for(&anna, Some(&[])).await.unwrap(), []);
@@ -128,7 +128,7 @@ pub(crate) async fn the_tools_of_another_bank_look_missing(store: Engine) {
     }
     assert_eq!(store.tools_for(&other, None).await.unwrap(), []);
     assert_eq!(store.tools_for(&other, Some(&["secret".into()])).await.unwrap(), []);
-    // Somebody else's tool of the same name is another tool.
+    // Another tenant's tool of the same name is another tool.
     assert!(store.put_tool(of(&other), BankTool { description: "theirs".into(), ..tool("secret") }).await.unwrap());
     assert!(store.delete_tool(of(&other), "secret").await.unwrap());
     assert_eq!(store.tool(of(&anna), "secret").await.unwrap(), Some(tool("secret")));
@@ -149,7 +149,7 @@ pub(crate) async fn racing_puts_make_one_tool(store: Engine) {
     assert_eq!(store.tools(of(&anna()), None, 9).await.unwrap().len(), 1);
 }
 
-pub(crate) async fn settings_are_sealed_anew_only_where_nobody_has_changed_them(store: Engine) {
+pub(crate) async fn settings_are_sealed_anew_only_where_they_are_unchanged(store: Engine) {
     let anna = anna();
     let (read, anew, changed) = (json(r#"{"key":"a"}"#), json(r#"{"key":"b"}"#), json(r#"{"key":"c"}"#));
     let kept = BankTool { settings: read.clone(), ..tool("Tool") };
@@ -161,7 +161,7 @@ pub(crate) async fn settings_are_sealed_anew_only_where_nobody_has_changed_them(
     let resealed = BankTool { settings: anew.clone(), ..kept.clone() };
     assert_eq!(store.tool(of(&anna), "tool").await.unwrap(), Some(resealed));
 
-    // Somebody has put another one meanwhile, or none is left.
+    // Another administrator has replaced it meanwhile, or it was deleted.
     let other = BankTool { settings: changed, updated_at_ms: NOW + 1, ..kept };
     store.put_tool(of(&anna), other.clone()).await.unwrap();
     assert!(!reseal(of(&anna)).await);
@@ -172,8 +172,8 @@ pub(crate) async fn settings_are_sealed_anew_only_where_nobody_has_changed_them(
 }
 
 pub(crate) async fn no_tenant_has_the_number_of_the_common_bank(store: Engine) {
-    // Its administrators would make tools for everybody.
-    let made = store.create_tenant(operator(), Some(0), "nobody", TenantState::Stored, NOW).await.unwrap();
+    // Its administrators would make tools for all tenants.
+    let made = store.create_tenant(operator(), Some(0), "unknown", TenantState::Stored, NOW).await.unwrap();
     assert_eq!(made, None);
     assert_eq!(store.tenants(operator(), None, 9).await.unwrap(), []);
 }

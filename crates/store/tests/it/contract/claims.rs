@@ -11,31 +11,31 @@ use crate::given::*;
 
 const BODY: [u8; 32] = [7; 32];
 
-fn keyed(key: &str) -> IdempotencyKey {
+fn idempotency_key(key: &str) -> IdempotencyKey {
     IdempotencyKey { route: "POST /v1/responses".into(), key: key.into() }
 }
 
 async fn claim(store: &Engine, key: &str, id: &str) -> Claim {
-    store.claim(&anna(), &keyed(key), BODY, id, HERE, NOW).await.unwrap()
+    store.claim(&anna(), &idempotency_key(key), BODY, id, HERE, NOW).await.unwrap()
 }
 
 pub(crate) async fn a_key_is_worked_on_once_and_answered_the_same(store: Engine) {
     assert_eq!(claim(&store, "k", "resp_1").await, Claim::First);
     assert_eq!(claim(&store, "k", "resp_2").await, Claim::Running { response_id: "resp_1".into() });
-    let other = store.claim(&anna(), &keyed("k"), [8; 32], "resp_2", HERE, NOW).await.unwrap();
+    let other = store.claim(&anna(), &idempotency_key("k"), [8; 32], "resp_2", HERE, NOW).await.unwrap();
     assert_eq!(other, Claim::Mismatch);
 
     let answer =
         Answer::Body { status: 422, content_type: "application/json".into(), body: Bytes::from_static(b"\x00{}") };
-    store.settle(&anna(), &keyed("k"), "resp_1", Some(answer.clone())).await.unwrap();
+    store.settle(&anna(), &idempotency_key("k"), "resp_1", Some(answer.clone())).await.unwrap();
     let done = Claim::Done { response_id: "resp_1".into(), answer };
     assert_eq!(claim(&store, "k", "resp_3").await, done);
     // What was answered stays answered.
     for late in [None, Some(Answer::Stored)] {
-        store.settle(&anna(), &keyed("k"), "resp_1", late).await.unwrap();
+        store.settle(&anna(), &idempotency_key("k"), "resp_1", late).await.unwrap();
         assert_eq!(claim(&store, "k", "resp_4").await, done);
     }
-    let other = store.claim(&anna(), &keyed("k"), [8; 32], "resp_2", HERE, NOW).await.unwrap();
+    let other = store.claim(&anna(), &idempotency_key("k"), [8; 32], "resp_2", HERE, NOW).await.unwrap();
     assert_eq!(other, Claim::Mismatch);
 }
 
@@ -54,24 +54,24 @@ pub(crate) async fn racing_claims_have_one_first(store: Engine) {
 
 pub(crate) async fn a_claim_that_was_given_back_is_free(store: Engine) {
     assert_eq!(claim(&store, "k", "resp_1").await, Claim::First);
-    store.settle(&anna(), &keyed("k"), "resp_1", None).await.unwrap();
-    let other = store.claim(&anna(), &keyed("k"), [9; 32], "resp_2", THERE, NOW).await.unwrap();
+    store.settle(&anna(), &idempotency_key("k"), "resp_1", None).await.unwrap();
+    let other = store.claim(&anna(), &idempotency_key("k"), [9; 32], "resp_2", THERE, NOW).await.unwrap();
     assert_eq!(other, Claim::First, "also for another body");
-    // One that nobody has is given back in vain.
-    store.settle(&anna(), &keyed("other"), "resp_3", None).await.unwrap();
-    store.settle(&anna(), &keyed("other"), "resp_3", Some(Answer::Stored)).await.unwrap();
+    // Releasing a claim that does not exist changes nothing.
+    store.settle(&anna(), &idempotency_key("other"), "resp_3", None).await.unwrap();
+    store.settle(&anna(), &idempotency_key("other"), "resp_3", Some(Answer::Stored)).await.unwrap();
     assert_eq!(claim(&store, "other", "resp_3").await, Claim::First);
 }
 
 pub(crate) async fn a_late_settling_does_not_touch_the_claim_of_another_response(store: Engine) {
     assert_eq!(claim(&store, "k", "resp_1").await, Claim::First);
-    store.settle(&anna(), &keyed("k"), "resp_1", None).await.unwrap();
+    store.settle(&anna(), &idempotency_key("k"), "resp_1", None).await.unwrap();
     let second = Turn::new("hi");
     assert_eq!(claim(&store, "k", &second.id).await, Claim::First);
     for late in [None, Some(Answer::Stored)] {
-        store.settle(&anna(), &keyed("k"), "resp_1", late.clone()).await.unwrap();
+        store.settle(&anna(), &idempotency_key("k"), "resp_1", late.clone()).await.unwrap();
         let other = Turn::new("late");
-        let late = TurnWrite { answer: Some((keyed("k"), late)), ..other.whole(None) };
+        let late = TurnWrite { answer: Some((idempotency_key("k"), late)), ..other.whole(None) };
         keep(&store, &anna(), late).await;
         assert_eq!(claim(&store, "k", "resp_3").await, Claim::Running { response_id: second.id.clone() });
     }
@@ -80,7 +80,7 @@ pub(crate) async fn a_late_settling_does_not_touch_the_claim_of_another_response
 pub(crate) async fn a_claim_belongs_to_a_user_and_a_route(store: Engine) {
     assert_eq!(claim(&store, "k", "resp_1").await, Claim::First);
     for stranger in strangers() {
-        let theirs = store.claim(&stranger, &keyed("k"), BODY, "resp_2", HERE, NOW).await.unwrap();
+        let theirs = store.claim(&stranger, &idempotency_key("k"), BODY, "resp_2", HERE, NOW).await.unwrap();
         assert_eq!(theirs, Claim::First);
     }
     let elsewhere = IdempotencyKey { route: "POST /v1/conversations".into(), key: "k".into() };
@@ -96,14 +96,14 @@ pub(crate) async fn the_last_step_of_a_turn_settles_its_claim(store: Engine) {
     keep(&store, &anna(), stepwise.beginning(stepwise.begin())).await;
     let running = Claim::Running { response_id: stepwise.id.clone() };
     assert_eq!(claim(&store, "a", "resp_x").await, running);
-    let stored = Some((keyed("a"), Some(Answer::Stored)));
+    let stored = Some((idempotency_key("a"), Some(Answer::Stored)));
     keep(&store, &anna(), TurnWrite { answer: stored, ..stepwise.ending() }).await;
-    let stored = Some((keyed("b"), Some(Answer::Stored)));
+    let stored = Some((idempotency_key("b"), Some(Answer::Stored)));
     keep(&store, &anna(), TurnWrite { answer: stored, ..at_once.whole(None) }).await;
     let failed = Ending { state: told(Status::Failed), output: json("[]"), upstream: None };
     let given_back = TurnWrite {
         end: Some(Box::new(failed)),
-        answer: Some((keyed("c"), None)),
+        answer: Some((idempotency_key("c"), None)),
         ..failing.beginning(failing.begin())
     };
     keep(&store, &anna(), given_back).await;
@@ -118,7 +118,7 @@ pub(crate) async fn the_last_step_of_a_turn_settles_its_claim(store: Engine) {
 pub(crate) async fn a_lost_write_settles_nothing(store: Engine) {
     let turn = Turn::new("hi");
     assert_eq!(claim(&store, "k", &turn.id).await, Claim::First);
-    let lost = TurnWrite { answer: Some((keyed("k"), Some(Answer::Stored))), ..turn.ending() };
+    let lost = TurnWrite { answer: Some((idempotency_key("k"), Some(Answer::Stored))), ..turn.ending() };
     assert_eq!(store.write(&anna(), lost.into()).await.unwrap(), WriteOutcome::Lost);
     assert_eq!(claim(&store, "k", "resp_x").await, Claim::Running { response_id: turn.id });
 }
@@ -129,13 +129,13 @@ async fn held(store: &Engine) -> Vec<String> {
     held
 }
 
-pub(crate) async fn claims_that_nobody_works_on_are_let_go_of(store: Engine) {
+pub(crate) async fn claims_of_dead_processes_are_released(store: Engine) {
     let turns = ["unwritten", "failed", "ended", "going"].map(|key| (key, Turn::new(key)));
     for (key, turn) in &turns {
         assert_eq!(claim(&store, key, &turn.id).await, Claim::First);
     }
     let [(_, unwritten), (_, failed), (_, ended), (_, going)] = &turns;
-    let theirs = store.claim(&anna(), &keyed("theirs"), BODY, "resp_theirs", THERE, NOW).await.unwrap();
+    let theirs = store.claim(&anna(), &idempotency_key("theirs"), BODY, "resp_theirs", THERE, NOW).await.unwrap();
     assert_eq!(theirs, Claim::First);
     let failure = Ending { state: told(Status::Failed), output: json("[]"), upstream: None };
     keep(&store, &anna(), TurnWrite { end: Some(Box::new(failure)), ..failed.beginning(failed.begin()) }).await;
@@ -147,7 +147,7 @@ pub(crate) async fn claims_that_nobody_works_on_are_let_go_of(store: Engine) {
     let left = [&unwritten.id, &failed.id, &ended.id].map(Clone::clone);
     let changed = store.changed(&unwritten.id);
     store.release(operator(), HERE, &[&left[..], &["resp_theirs".to_owned()]].concat()).await.unwrap();
-    timeout(Duration::from_secs(60), changed).await.expect("whoever waits for it is told");
+    timeout(Duration::from_secs(60), changed).await.expect("requests that wait for it are notified");
     assert_eq!(held(&store).await, [going.id.as_str()]);
     let done = Claim::Done { response_id: ended.id.clone(), answer: Answer::Stored };
     assert_eq!(claim(&store, "ended", "resp_x").await, done);
@@ -157,17 +157,17 @@ pub(crate) async fn claims_that_nobody_works_on_are_let_go_of(store: Engine) {
     for free in ["unwritten", "failed"] {
         assert_eq!(claim(&store, free, &format!("resp_{free}")).await, Claim::First);
     }
-    // The key is somebody else's by now.
+    // Another request has claimed the key meanwhile.
     store.release(operator(), HERE, &left).await.unwrap();
     assert_eq!(claim(&store, "failed", "resp_x").await, Claim::Running { response_id: "resp_failed".into() });
 }
 
-pub(crate) async fn whoever_went_away_while_claiming_does_not_block(store: Engine) {
-    let (anna, keyed) = (anna(), keyed("k"));
+pub(crate) async fn a_caller_that_disconnects_while_claiming_does_not_block(store: Engine) {
+    let (anna, idempotency_key) = (anna(), idempotency_key("k"));
     // At once, and after having looked for a moment whether it is done.
     for (number, patience) in [None, Some(0), Some(50), Some(200)].into_iter().enumerate() {
         let id = format!("resp_{number}");
-        let claiming = store.claim(&anna, &keyed, BODY, &id, HERE, NOW);
+        let claiming = store.claim(&anna, &idempotency_key, BODY, &id, HERE, NOW);
         if let Some(patience) = patience {
             let _ = timeout(Duration::from_micros(patience), claiming).await;
         }
@@ -179,6 +179,6 @@ pub(crate) async fn whoever_went_away_while_claiming_does_not_block(store: Engin
         if claim(&store, "k", "resp_mine").await == Claim::First {
             break;
         }
-        assert!(tokio::time::Instant::now() < deadline, "a claim that nobody has is in the way");
+        assert!(tokio::time::Instant::now() < deadline, "a claim without an owner is in the way");
     }
 }

@@ -1,4 +1,4 @@
-//! Conversations: their items in order, whoever adds them.
+//! Conversations: their items in order, from any number of writers.
 
 use amalgam_core::store::{
     AppendOutcome, Begin, Conversation, ConversationItem, Ending, Listing, NewItem, Order, Page, TurnWrite,
@@ -80,7 +80,7 @@ pub(crate) async fn items_are_paged_both_ways(store: Engine) {
     assert_eq!(list(Some("d"), 2, down).await, items(&["c", "b"], true));
     assert_eq!(list(Some("b"), 9, down).await, items(&["a"], false));
     assert_eq!(list(None, 5, down).await, items(&["e", "d", "c", "b", "a"], false));
-    assert_eq!(list(Some("nobody"), 5, up).await, Listing::UnknownAfter);
+    assert_eq!(list(Some("unknown"), 5, up).await, Listing::UnknownAfter);
 }
 
 pub(crate) async fn an_item_can_be_read_and_forgotten(store: Engine) {
@@ -131,7 +131,7 @@ pub(crate) async fn a_turn_adds_its_items_when_it_ends_well(store: Engine) {
     );
     assert_eq!(store.conversation_item(&anna(), "conv_1", "a").await.unwrap(), Some(kept("a")));
 
-    // A conversation that is gone, or is somebody else's, changes nothing about the turn.
+    // A conversation that was deleted, or is another caller's, changes nothing about the turn.
     let (gone, foreign) = (Turn::new("5"), Turn::new("6"));
     keep(&store, &anna(), gone.beginning(within(&gone))).await;
     let bert = &strangers()[0];

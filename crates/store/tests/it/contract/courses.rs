@@ -113,7 +113,7 @@ pub(crate) async fn the_best_course_is_found_first(store: Engine) {
         ("python", &[2, 6, 1][..]),
         ("leadership", &[3, 4]),
         ("data", &[1, 6, 3]),
-        // Whoever has more of the words.
+        // The course with more of the words is first.
         ("python data", &[6, 1, 2, 3]),
         ("DATA, Python!", &[6, 1, 2, 3]),
         ("beginner python programming", &[2, 6, 1]),

@@ -30,7 +30,7 @@ pub(crate) async fn session(store: &Engine, scope: &Scope, id: &str) -> AgentSes
     store.agent_session(scope, id).await.unwrap().unwrap()
 }
 
-/// A turn of one step that nobody has answered; what answers it.
+/// A turn of one step without results; what answers it.
 async fn take(store: &Engine, scope: &Scope, session_id: &str, turn_id: &str) -> Turn {
     let answer = Turn::new(turn_id);
     let step = NewStep {

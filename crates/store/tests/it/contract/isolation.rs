@@ -31,8 +31,8 @@ async fn asked(store: &Engine, scope: &Scope, ids: &Things) -> Vec<String> {
         format!("{:?}", store.conversation_item(scope, conversation, &ids.items[2]).await),
         format!("{:?}", store.delete_item(scope, conversation, &ids.items[2]).await),
         format!("{:?}", store.conversation_history(scope, conversation).await),
-        format!("{:?}", store.settle(scope, &ids.keyed, id, None).await),
-        format!("{:?}", store.settle(scope, &ids.keyed, id, Some(Answer::Stored)).await),
+        format!("{:?}", store.settle(scope, &ids.idempotency_key, id, None).await),
+        format!("{:?}", store.settle(scope, &ids.idempotency_key, id, Some(Answer::Stored)).await),
         // Last, since they would change what is asked for.
         format!("{:?}", store.delete_conversation(scope, conversation).await),
         format!("{:?}", store.delete_response(scope, id).await),
@@ -44,7 +44,7 @@ struct Things {
     place: ChainPosition,
     items: Vec<String>,
     conversation: String,
-    keyed: IdempotencyKey,
+    idempotency_key: IdempotencyKey,
 }
 
 pub(crate) async fn what_is_foreign_looks_missing(store: Engine) {
@@ -55,14 +55,14 @@ pub(crate) async fn what_is_foreign_looks_missing(store: Engine) {
     let conversation = Conversation { id: "conv_anna".into(), created_at_ms: NOW, metadata: json(r#"{"a":"secret"}"#) };
     let item = NewItem { id: "msg_talk".into(), item: json(r#"{"id":"msg_talk"}"#) };
     store.create_conversation(&anna(), &conversation, vec![item]).await.unwrap();
-    let keyed = IdempotencyKey { route: "r".into(), key: "k".into() };
-    assert_eq!(store.claim(&anna(), &keyed, [1; 32], &turn.id, HERE, NOW).await.unwrap(), Claim::First);
+    let idempotency_key = IdempotencyKey { route: "r".into(), key: "k".into() };
+    assert_eq!(store.claim(&anna(), &idempotency_key, [1; 32], &turn.id, HERE, NOW).await.unwrap(), Claim::First);
     let theirs = Things {
         response: turn.id.clone(),
         place: place(&store, &anna(), &turn.id).await,
         items: vec![turn.input_id.clone(), turn.output_id.clone(), "msg_talk".into()],
         conversation: "conv_anna".into(),
-        keyed: keyed.clone(),
+        idempotency_key: idempotency_key.clone(),
     };
     let never = Turn::new("never");
     let missing = Things {
@@ -70,7 +70,7 @@ pub(crate) async fn what_is_foreign_looks_missing(store: Engine) {
         place: ChainPosition { chain: never.id.clone(), position: 0 },
         items: vec![never.input_id.clone(), never.output_id.clone(), "msg_never".into()],
         conversation: "conv_never".into(),
-        keyed: IdempotencyKey { route: "r".into(), key: "never".into() },
+        idempotency_key: IdempotencyKey { route: "r".into(), key: "never".into() },
     };
     let before = store.events(&anna(), &turn.id, None, 100).await.unwrap().unwrap();
     for stranger in strangers() {
@@ -83,7 +83,7 @@ pub(crate) async fn what_is_foreign_looks_missing(store: Engine) {
     assert_eq!(store.conversation(&anna(), "conv_anna").await.unwrap(), Some(conversation));
     assert_eq!(store.conversation_history(&anna(), "conv_anna").await.unwrap().unwrap().len(), 1);
     let running = Claim::Running { response_id: turn.id.clone() };
-    assert_eq!(store.claim(&anna(), &keyed, [1; 32], "resp_other", HERE, NOW).await.unwrap(), running);
+    assert_eq!(store.claim(&anna(), &idempotency_key, [1; 32], "resp_other", HERE, NOW).await.unwrap(), running);
     keep(&store, &anna(), turn.ending()).await;
 }
 

@@ -160,7 +160,7 @@ pub(crate) async fn the_piece_that_says_most_is_found_first(store: Engine) {
     put(&store, &anna, "notes", &documents).await;
     // Often beats once, and a short piece beats a long one.
     assert_eq!(found(&store, &anna, "alpha").await, ["a.txt:11", "a.txt:1", "a.txt:21"]);
-    // Whoever has more of the words, and the rarer ones.
+    // The chunk with more of the words, and the rarer ones, is first.
     assert_eq!(found(&store, &anna, "alpha beta").await[0], "a.txt:1");
     assert_eq!(found(&store, &anna, "beta rare").await[0], "b.txt:1");
     // Equals come by path and line.
@@ -366,8 +366,8 @@ pub(crate) async fn knowledge_of_another_tenant_looks_missing(store: Engine) {
     put(&store, &other, "own", &theirs).await;
     assert_eq!(search(&store, &anna, "alpha beta common", &[]).await, before);
     // A tenant that is not there has nothing.
-    let nobody = Within::Named(operator(), 4711);
-    let put = store.put_documents(nobody, "notes", "here", None, vec![document("x", &["words"])], NOW).await.unwrap();
+    let missing = Within::Named(operator(), 4711);
+    let put = store.put_documents(missing, "notes", "here", None, vec![document("x", &["words"])], NOW).await.unwrap();
     assert_eq!(put, None);
 }
 
@@ -417,7 +417,7 @@ pub(crate) async fn words_that_look_like_questions_are_only_words(store: Engine)
     assert_eq!(places(store.search_knowledge(&anna, query).await.unwrap()), ["a.txt:1"]);
     let long = ["x".repeat(100_000)];
     assert_eq!(store.search_knowledge(&anna, KnowledgeQuery { words: &long, ..query }).await.unwrap(), []);
-    // Words that nobody can ask for do no harm where they are brought in.
+    // Words that no query can contain do no harm in a document.
     let mut odd = document("odd.txt", &["plain"]);
     odd.chunks[0].words.extend(["it's", "\"", "a b", "", "\0", "'x' & y", "ünïcödé"].map(String::from));
     odd.chunks[0].words.push("y".repeat(5000));

@@ -71,7 +71,7 @@ pub(crate) async fn racing_children_all_have_their_own_line(store: Engine) {
         assert_eq!(line(&store, &anna(), &child.id).await, line_of(&[&root, child]));
         places.insert(place(&store, &anna(), &child.id).await);
     }
-    assert_eq!(places.len(), 100, "nobody shares a place");
+    assert_eq!(places.len(), 100, "no two responses share a place");
 }
 
 pub(crate) async fn a_thousand_turns_are_told_at_once(store: Engine) {
@@ -175,7 +175,7 @@ pub(crate) async fn what_was_deleted_cannot_be_continued(store: Engine) {
 }
 
 pub(crate) async fn a_place_that_was_deleted_is_not_taken_by_another(store: Engine) {
-    // Somebody still continues the deleted response: it must not find another one in its place.
+    // A request still continues the deleted response: it must not find another one in its place.
     let root = say(&store, &anna(), None, "root").await;
     let first = say(&store, &anna(), Some(&root), "first").await;
     let stale = place(&store, &anna(), &first.id).await;

@@ -74,7 +74,11 @@ pub(crate) async fn what_a_dead_process_left_is_ended(store: Engine) {
     assert_eq!(statuses, [Status::Completed, Status::InProgress, Status::Queued]);
     assert_eq!(ids_taken(&store, THERE, 9).await, [taken.id, waiting.id]);
     assert_eq!(store.processes(operator()).await.unwrap(), []);
-    assert_eq!(store.end_dead_process(operator(), HERE, 3, error, NOW).await.unwrap(), None, "somebody was faster");
+    assert_eq!(
+        store.end_dead_process(operator(), HERE, 3, error, NOW).await.unwrap(),
+        None,
+        "another process was faster"
+    );
 }
 
 pub(crate) async fn only_one_buries_a_process(store: Engine) {
@@ -110,10 +114,10 @@ pub(crate) async fn a_dead_process_writes_nothing_any_more(store: Engine) {
 pub(crate) async fn claims_of_a_dead_process_are_free_unless_their_response_lives(store: Engine) {
     // P4: a turn that another process runs on is not begun a second time by the same request.
     let (running, handed_over, done) = (Turn::new("r"), Turn::new("h"), Turn::new("d"));
-    let keyed = |key: &str| IdempotencyKey { route: "r".into(), key: key.into() };
+    let idempotency_key = |key: &str| IdempotencyKey { route: "r".into(), key: key.into() };
     let claim = |key: &'static str, id: String, process| {
         let store = store.clone();
-        async move { store.claim(&anna(), &keyed(key), [1; 32], &id, process, NOW).await.unwrap() }
+        async move { store.claim(&anna(), &idempotency_key(key), [1; 32], &id, process, NOW).await.unwrap() }
     };
     let claims = [("r", &running), ("h", &handed_over), ("d", &done)];
     for (key, turn) in claims {
@@ -124,7 +128,7 @@ pub(crate) async fn claims_of_a_dead_process_are_free_unless_their_response_live
     assert_eq!(claim("elsewhere", elsewhere.id.clone(), THERE).await, Claim::First);
     keep(&store, &anna(), running.beginning(running.begin())).await;
     keep(&store, &anna(), handed_over.beginning(handed_over.queued())).await;
-    let answer = Some((keyed("d"), Some(Answer::Stored)));
+    let answer = Some((idempotency_key("d"), Some(Answer::Stored)));
     keep(&store, &anna(), TurnWrite { answer, ..done.whole(None) }).await;
     store.beat(operator(), HERE, 1).await.unwrap();
     assert!(store.end_dead_process(operator(), HERE, 1, error, NOW).await.unwrap().is_some());
@@ -188,7 +192,7 @@ pub(crate) async fn turns_that_wait_are_counted_for_a_tenant_and_for_all(store: 
 }
 
 pub(crate) async fn a_queued_turn_starts_once(store: Engine) {
-    // By whoever took it, or, while nobody has, by whoever is first.
+    // By the process that took it, or, before that, by the first process that asks.
     let taken = queue(&store, "taken").await;
     assert_eq!(ids_taken(&store, HERE, 1).await, [taken.id.as_str()]);
     let elsewhere = TurnWrite { process: THERE, ..taken.starting() };
@@ -199,7 +203,11 @@ pub(crate) async fn a_queued_turn_starts_once(store: Engine) {
     keep(&store, &anna(), taken.ending()).await;
 
     let waiting = queue(&store, "waiting").await;
-    assert_eq!(store.write(&anna(), waiting.ending().into()).await.unwrap(), WriteOutcome::Lost, "nobody runs it yet");
+    assert_eq!(
+        store.write(&anna(), waiting.ending().into()).await.unwrap(),
+        WriteOutcome::Lost,
+        "no process runs it yet"
+    );
     keep(&store, &anna(), waiting.starting()).await;
     assert_eq!(ids_taken(&store, THERE, 9).await, [""; 0]);
     keep(&store, &anna(), waiting.ending()).await;

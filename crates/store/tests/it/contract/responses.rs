@@ -103,7 +103,7 @@ pub(crate) async fn a_response_is_there_from_its_first_step_on(store: Engine) {
 }
 
 pub(crate) async fn a_write_that_comes_twice_is_kept_once(store: Engine) {
-    // The answer to a write may get lost: whoever writes again learns that it is there, and nothing is doubled.
+    // The answer to a write may get lost: a writer that repeats it learns that it is there, and nothing is doubled.
     let root = say(&store, &anna(), None, "root").await;
     let parent = place(&store, &anna(), &root.id).await;
     let (first, fork, alone) = (Turn::new("first"), Turn::new("fork"), Turn::new("alone"));
@@ -216,7 +216,7 @@ pub(crate) async fn events_come_in_order_and_in_bounded_pieces(store: Engine) {
     assert_eq!(after(Some(7), 100).await, std::slice::from_ref(&c));
     assert_eq!(after(Some(19), 100).await, []);
     assert_eq!(after(None, 5).await, [a.clone(), b.clone()], "about so many bytes");
-    assert_eq!(after(None, 1).await, [a], "at least one chunk, or nobody gets on");
+    assert_eq!(after(None, 1).await, [a], "at least one chunk, or no reader makes progress");
 }
 
 pub(crate) async fn a_background_response_can_be_cancelled_once(store: Engine) {

@@ -55,10 +55,13 @@ async fn calls(store: &Engine, turn: &Turn) -> usize {
 
 pub(crate) async fn what_is_old_goes_and_what_is_young_stays(store: Engine) {
     let (old, young) = (aged(&store, NOW).await, aged(&store, NOW + 100).await);
-    let keyed = |key: &str| IdempotencyKey { route: "r".into(), key: key.into() };
+    let idempotency_key = |key: &str| IdempotencyKey { route: "r".into(), key: key.into() };
     for (key, at) in [("old", NOW), ("young", NOW + 100)] {
-        assert_eq!(store.claim(&anna(), &keyed(key), [1; 32], "resp_1", HERE, at).await.unwrap(), Claim::First);
-        store.settle(&anna(), &keyed(key), "resp_1", Some(Answer::Stored)).await.unwrap();
+        assert_eq!(
+            store.claim(&anna(), &idempotency_key(key), [1; 32], "resp_1", HERE, at).await.unwrap(),
+            Claim::First
+        );
+        store.settle(&anna(), &idempotency_key(key), "resp_1", Some(Answer::Stored)).await.unwrap();
     }
     assert_eq!(prune(&store, KEEP_ALL).await, 0);
     let limit = NOW + 100;
@@ -72,9 +75,12 @@ pub(crate) async fn what_is_old_goes_and_what_is_young_stays(store: Engine) {
     assert_eq!((calls(&store, &old).await, calls(&store, &young).await), (0, 1));
 
     assert!(prune(&store, Retention { claims_before_ms: limit, ..KEEP_ALL }).await > 0);
-    assert_eq!(store.claim(&anna(), &keyed("old"), [1; 32], "resp_2", HERE, NOW).await.unwrap(), Claim::First);
+    assert_eq!(
+        store.claim(&anna(), &idempotency_key("old"), [1; 32], "resp_2", HERE, NOW).await.unwrap(),
+        Claim::First
+    );
     let done = Claim::Done { response_id: "resp_1".into(), answer: Answer::Stored };
-    assert_eq!(store.claim(&anna(), &keyed("young"), [1; 32], "resp_2", HERE, NOW).await.unwrap(), done);
+    assert_eq!(store.claim(&anna(), &idempotency_key("young"), [1; 32], "resp_2", HERE, NOW).await.unwrap(), done);
 
     assert!(prune(&store, Retention { responses_before_ms: Some(limit), ..KEEP_ALL }).await > 0);
     assert_eq!(store.response(&anna(), &old.id).await.unwrap(), None);
@@ -88,8 +94,8 @@ pub(crate) async fn what_has_not_ended_stays(store: Engine) {
     keep(&store, &anna(), turn.saying(0, 3, "x")).await;
     let waiting = Turn::new("waiting");
     keep(&store, &anna(), waiting.beginning(waiting.queued())).await;
-    let keyed = IdempotencyKey { route: "r".into(), key: "k".into() };
-    assert_eq!(store.claim(&anna(), &keyed, [1; 32], &turn.id, HERE, NOW).await.unwrap(), Claim::First);
+    let idempotency_key = IdempotencyKey { route: "r".into(), key: "k".into() };
+    assert_eq!(store.claim(&anna(), &idempotency_key, [1; 32], &turn.id, HERE, NOW).await.unwrap(), Claim::First);
     let later = NOW + 1_000_000;
     let all = Retention {
         events_before_ms: later,
@@ -101,7 +107,7 @@ pub(crate) async fn what_has_not_ended_stays(store: Engine) {
     assert_eq!(prune(&store, all).await, 0);
     assert_eq!(events(&store, &turn).await, 1);
     let running = Claim::Running { response_id: turn.id.clone() };
-    assert_eq!(store.claim(&anna(), &keyed, [1; 32], "resp_x", HERE, NOW).await.unwrap(), running);
+    assert_eq!(store.claim(&anna(), &idempotency_key, [1; 32], "resp_x", HERE, NOW).await.unwrap(), running);
     keep(&store, &anna(), turn.ending()).await;
     assert_eq!(store.take_queued(operator(), HERE, 9).await.unwrap().len(), 1);
 }
@@ -133,7 +139,7 @@ pub(crate) async fn tool_calls_and_approvals_go_with_the_model_calls(store: Engi
         turn.tools.into_iter().map(|run| run.number).collect::<Vec<_>>()
     };
     let (ended, running) = (Turn::new("ended"), Turn::new("running"));
-    // One that was left in the middle, too: nobody will ever know more about it.
+    // One that was abandoned in the middle, too: its outcome stays unknown.
     let runs = vec![ran(0), run(1), ToolRun { started_at_ms: limit, ..ran(2) }];
     keep(&store, &anna(), TurnWrite { tools: runs, ..ended.whole(None) }).await;
     keep(&store, &anna(), TurnWrite { tools: vec![ran(0), run(1)], ..running.beginning(running.begin()) }).await;
@@ -170,8 +176,8 @@ pub(crate) async fn reset_forgets_turns_and_with_all_everything(store: Engine) {
         let conversation = Conversation { id: "conv_1".into(), created_at_ms: NOW, metadata: json("{}") };
         let item = NewItem { id: "msg_1".into(), item: json(r#"{"id":"msg_1"}"#) };
         store.create_conversation(&anna(), &conversation, vec![item]).await.unwrap();
-        let keyed = IdempotencyKey { route: "r".into(), key: "k".into() };
-        assert_eq!(store.claim(&anna(), &keyed, [1; 32], "resp_1", HERE, NOW).await.unwrap(), Claim::First);
+        let idempotency_key = IdempotencyKey { route: "r".into(), key: "k".into() };
+        assert_eq!(store.claim(&anna(), &idempotency_key, [1; 32], "resp_1", HERE, NOW).await.unwrap(), Claim::First);
         let turn = Turn::new("hi");
         let whole = TurnWrite {
             transcripts: vec![call(0)],

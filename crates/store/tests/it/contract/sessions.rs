@@ -1,4 +1,4 @@
-//! The line of a thread: one after the other, in the order in which they came, whoever dies or leaves.
+//! The queue of a session: one request after the other, in the order of arrival, also when processes die or callers disconnect.
 
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ pub(crate) async fn talk(
         let changed = store.changed(&session_topic(ticket.session_id));
         match store.is_next(scope, ticket).await.unwrap() {
             Some(true) => break,
-            Some(false) => timeout(Duration::from_secs(60), changed).await.expect("those who wait are told"),
+            Some(false) => timeout(Duration::from_secs(60), changed).await.expect("waiting requests are notified"),
             None => panic!("the place is gone"),
         }
     }
@@ -126,7 +126,7 @@ pub(crate) async fn the_user_speaks_when_its_place_has_come(store: Engine) {
     assert_eq!(store.message(&anna, heard.user_message_id).await.unwrap(), Some(expected.clone()));
     let listed = MessageRecord { metadata: Vec::new(), ..expected };
     assert_eq!(store.messages(&anna, first.session_id, None, 9).await.unwrap(), Some(vec![listed]));
-    assert_eq!(store.message(&anna, heard.assistant_message_id).await.unwrap(), None, "nobody has answered");
+    assert_eq!(store.message(&anna, heard.assistant_message_id).await.unwrap(), None, "it has no answer yet");
     assert_eq!(is_next(&store, &anna, second).await, Some(false), "the first one is not done");
     let elsewhere = Ticket { session_id: first.session_id + 1, number: first.number };
     assert_eq!(is_next(&store, &anna, elsewhere).await, None);
@@ -150,7 +150,7 @@ pub(crate) async fn the_end_of_a_turn_answers_and_lets_the_next_one_speak(store:
     ];
     let end = SessionEnd { ticket: first, answer: Some((answer, "re one".into())), metadata, now_ms: NOW + 5 };
     keep(&store, &anna, TurnWrite { session: Some(Box::new(end)), ..turn.ending() }).await;
-    timeout(Duration::from_secs(60), told).await.expect("those who wait are told");
+    timeout(Duration::from_secs(60), told).await.expect("waiting requests are notified");
     assert_eq!(is_next(&store, &anna, first).await, None);
     assert_eq!(is_next(&store, &anna, second).await, Some(true));
 
@@ -235,7 +235,7 @@ pub(crate) async fn only_the_turn_that_spoke_ends_its_place(store: Engine) {
     assert_eq!(said(&store, &anna, ticket.session_id).await, dialogue(&[("user", "one")]));
 }
 
-pub(crate) async fn whoever_leaves_lets_the_next_one_speak(store: Engine) {
+pub(crate) async fn a_request_that_leaves_the_queue_lets_the_next_one_run(store: Engine) {
     let anna = anna();
     let tickets = [
         join_queue(&store, &anna, None).await,
@@ -250,7 +250,7 @@ pub(crate) async fn whoever_leaves_lets_the_next_one_speak(store: Engine) {
     assert_eq!(is_next(&store, &anna, tickets[1]).await, Some(false));
     let told = store.changed(&session_topic(session));
     store.leave_queue(&anna, tickets[0], Some(error.clone())).await.unwrap();
-    timeout(Duration::from_secs(60), told).await.expect("those who wait are told");
+    timeout(Duration::from_secs(60), told).await.expect("waiting requests are notified");
     store.leave_queue(&anna, tickets[0], None).await.unwrap();
     assert_eq!(is_next(&store, &anna, tickets[0]).await, None);
     assert_eq!(is_next(&store, &anna, tickets[1]).await, Some(true));
@@ -283,7 +283,7 @@ pub(crate) async fn history_is_what_was_said_last_in_order(store: Engine) {
     assert_eq!(heard(3).await, dialogue(&[("assistant", "re q4"), ("user", "q5"), ("assistant", "re q5")]));
     assert_eq!(heard(0).await, []);
     let all = heard(1000).await;
-    assert_eq!(all.len(), 14, "also what nobody has answered");
+    assert_eq!(all.len(), 14, "messages without an answer are included");
     assert_eq!(all[..3], dialogue(&[("user", "q0"), ("assistant", "re q0"), ("user", "q1")]));
     assert_eq!(all[12..], dialogue(&[("user", "last"), ("user", "last")]));
 }
@@ -340,7 +340,7 @@ pub(crate) async fn a_dead_process_leaves_the_thread_usable(store: Engine) {
     store.beat(operator(), HERE, 1).await.unwrap();
     let told = store.changed(&session_topic(dead.session_id));
     assert!(store.end_dead_process(operator(), HERE, 1, died, NOW).await.unwrap().is_some());
-    timeout(Duration::from_secs(60), told).await.expect("those who wait are told");
+    timeout(Duration::from_secs(60), told).await.expect("waiting requests are notified");
 
     for (scope, gone) in [(&anna, dead), (&anna, waiting), (&scope(2, "anna"), other)] {
         assert_eq!(is_next(&store, scope, gone).await, None);
@@ -375,7 +375,7 @@ pub(crate) async fn a_response_that_ended_otherwise_does_not_block(store: Engine
     let (turn, next, question) = speak(true).await;
     let rung = store.changed(&session_topic(next.session_id));
     store.cancel_response(&anna, &turn.id, NOW).await.unwrap().unwrap();
-    timeout(Duration::from_secs(60), rung).await.expect("those who wait are told");
+    timeout(Duration::from_secs(60), rung).await.expect("waiting requests are notified");
     assert_eq!(is_next(&store, &anna, next).await, Some(true));
     assert_eq!(metadata(&store, &anna, question).await, told("cancelled", message));
     store.leave_queue(&anna, next, None).await.unwrap();
@@ -383,7 +383,7 @@ pub(crate) async fn a_response_that_ended_otherwise_does_not_block(store: Engine
     let (turn, next, question) = speak(false).await;
     let rung = store.changed(&session_topic(next.session_id));
     assert!(store.delete_response(&anna, &turn.id).await.unwrap());
-    timeout(Duration::from_secs(60), rung).await.expect("those who wait are told");
+    timeout(Duration::from_secs(60), rung).await.expect("waiting requests are notified");
     assert_eq!(is_next(&store, &anna, next).await, Some(true));
     let deleted = told("deleted", "The response was deleted before it came to its end.");
     assert_eq!(metadata(&store, &anna, question).await, deleted);
@@ -401,7 +401,7 @@ pub(crate) async fn a_response_that_ended_otherwise_does_not_block(store: Engine
     }
 }
 
-pub(crate) async fn whoever_went_away_while_getting_in_line_does_not_block(store: Engine) {
+pub(crate) async fn a_caller_that_disconnects_while_joining_the_queue_does_not_block(store: Engine) {
     let anna = anna();
     // At once, and after having looked for a moment whether it is done.
     for patience in [None, Some(0), Some(50), Some(200)] {
@@ -414,7 +414,7 @@ pub(crate) async fn whoever_went_away_while_getting_in_line_does_not_block(store
     let ticket = join_queue(&store, &anna, None).await;
     let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
     while is_next(&store, &anna, ticket).await != Some(true) {
-        assert!(tokio::time::Instant::now() < deadline, "a place that nobody has is in the way");
+        assert!(tokio::time::Instant::now() < deadline, "a position without an owner is in the way");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(store.sessions(&anna, None, 9).await.unwrap().len(), 1);

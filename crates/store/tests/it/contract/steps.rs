@@ -101,7 +101,7 @@ pub(crate) async fn a_submission_is_worked_on_once(store: Engine) {
     assert_eq!(take(&store, step.clone()).await, first(None));
     let running = TakenStep::Already(kept(&step, StepState::Running));
     assert_eq!(take(&store, again(&step)).await, running, "before there is a response");
-    assert_eq!(take(&store, step.clone()).await, running, "also for whoever took it");
+    assert_eq!(take(&store, step.clone()).await, running, "also for the process that took it");
     begin(&store, &answer).await;
     assert_eq!(take(&store, again(&step)).await, running);
     assert_eq!(take(&store, NewStep { fingerprint: [9; 32], ..again(&step) }).await, TakenStep::Different);
@@ -287,7 +287,7 @@ pub(crate) async fn a_step_that_was_given_back_is_free(store: Engine) {
     assert_eq!(turn(&store, "t1").await.steps, [kept(&step, StepState::Running)]);
     let mut called = store.changed(&answer.id);
     drop_step(&answer.id).await;
-    assert!(is_called(&mut called), "whoever waits for it looks again");
+    assert!(is_called(&mut called), "waiting requests look again");
     assert_eq!(store.agent_turn(&anna(), SESSION, "t1").await.unwrap(), None);
     assert_eq!(session(&store, &anna(), SESSION).await.turns, 0);
 
@@ -309,7 +309,7 @@ pub(crate) async fn a_step_that_was_given_back_is_free(store: Engine) {
     assert_eq!(take(&store, other).await, first(Some(&answer)));
 }
 
-pub(crate) async fn whoever_went_away_while_taking_a_step_does_not_block(store: Engine) {
+pub(crate) async fn a_caller_that_disconnects_while_taking_a_step_does_not_block(store: Engine) {
     begun(&store).await;
     let answer = Turn::new("hi");
     drop(store.take_step(&anna(), submitted("t1", 1, &answer)));

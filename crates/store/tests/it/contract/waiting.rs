@@ -14,10 +14,10 @@ use crate::given::*;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 async fn called(waiting: BoxFuture<'static, ()>, what: &str) {
-    timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("nobody called: {what}"));
+    timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("no notification: {what}"));
 }
 
-pub(crate) async fn whoever_waits_for_a_response_is_called(store: Engine) {
+pub(crate) async fn a_request_that_waits_for_a_response_is_notified(store: Engine) {
     let turn = Turn::new("hi");
     keep(&store, &anna(), turn.beginning(turn.queued())).await;
     let steps = [
@@ -50,7 +50,7 @@ pub(crate) async fn whoever_waits_for_a_response_is_called(store: Engine) {
     called(waiting, "its process died").await;
 }
 
-pub(crate) async fn whoever_waits_for_queued_turns_is_called(store: Engine) {
+pub(crate) async fn a_process_that_waits_for_queued_turns_is_notified(store: Engine) {
     let turn = Turn::new("hi");
     let waiting = store.changed("");
     keep(&store, &anna(), turn.beginning(turn.queued())).await;
@@ -68,24 +68,24 @@ pub(crate) async fn whoever_waits_for_queued_turns_is_called(store: Engine) {
     called(waiting, "a turn of a dead process waits again").await;
 }
 
-pub(crate) async fn whoever_waits_for_a_claim_is_called(store: Engine) {
+pub(crate) async fn a_request_that_waits_for_a_claim_is_notified(store: Engine) {
     for answer in [None, Some(Answer::Stored)] {
-        let keyed = IdempotencyKey { route: "r".into(), key: format!("{answer:?}") };
+        let idempotency_key = IdempotencyKey { route: "r".into(), key: format!("{answer:?}") };
         let id = Turn::new("hi").id;
-        assert_eq!(store.claim(&anna(), &keyed, [1; 32], &id, HERE, NOW).await.unwrap(), Claim::First);
+        assert_eq!(store.claim(&anna(), &idempotency_key, [1; 32], &id, HERE, NOW).await.unwrap(), Claim::First);
         let waiting = store.changed(&id);
-        store.settle(&anna(), &keyed, &id, answer).await.unwrap();
+        store.settle(&anna(), &idempotency_key, &id, answer).await.unwrap();
         called(waiting, "the claim is settled").await;
     }
 }
 
-pub(crate) async fn nobody_is_called_for_something_else(store: Engine) {
+pub(crate) async fn no_request_is_notified_of_another_change(store: Engine) {
     let (turn, other) = (Turn::new("hi"), Turn::new("other"));
     let (mut waiting, mut dropped) = (store.changed(&turn.id), store.changed(&turn.id));
     assert!(!is_called(&mut dropped));
     drop(dropped);
     let queued = store.changed("");
-    // News travel in order: whoever waits for the last of these would have been called for the first.
+    // Notifications arrive in order: a request that waits for the last of these would have been notified of the first.
     let last = store.changed(&other.id);
     keep(&store, &anna(), other.beginning(other.begin())).await;
     called(last, "the other begins").await;

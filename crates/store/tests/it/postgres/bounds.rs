@@ -75,7 +75,7 @@ fn bytes_that_wait_are_bounded_and_a_large_write_still_goes_through() {
 
 #[test]
 #[ignore = "needs a server: scripts/postgres.sh run scripts/rust-tests.sh"]
-fn whoever_waits_too_long_for_a_connection_is_told() {
+fn a_request_that_waits_too_long_for_a_connection_gets_an_error() {
     let database = Fresh::make();
     runtime().block_on(async {
         let options =

@@ -148,7 +148,7 @@ fn a_server_that_is_not_there_is_refused_at_once_and_not_waited_for() {
         let port = listener.local_addr().unwrap().port();
         let begun = std::time::Instant::now();
         let url = format!("postgres://ann:s3cret@127.0.0.1:{port}/x");
-        // Somebody who listens and never answers.
+        // A server that listens and never answers.
         let error = Postgres::open(&url, PostgresOptions::default()).await.err().unwrap();
         assert!(full(&error).contains("does not answer"), "{}", full(&error));
         drop(listener);

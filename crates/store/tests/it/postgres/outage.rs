@@ -93,7 +93,7 @@ fn a_server_that_goes_down_and_comes_back_loses_nothing_acknowledged() {
         store.ping().await.unwrap();
         timeout(SOON.saturating_sub(back.elapsed()), waiting)
             .await
-            .expect("everybody is woken: news may have been missed");
+            .expect("all waiting requests are woken: notifications may have been missed");
         log.over.store(true, Ordering::SeqCst);
         writing.join_all().await;
 

@@ -12,7 +12,7 @@ use super::given::{Fresh, runtime};
 use crate::given::{NOW, Turn, anna, keep, line, line_of, operator, place, say};
 
 async fn called(waiting: BoxFuture<'static, ()>, what: &str) {
-    timeout(Duration::from_secs(30), waiting).await.unwrap_or_else(|_| panic!("nobody was called when {what}"));
+    timeout(Duration::from_secs(30), waiting).await.unwrap_or_else(|_| panic!("no notification when {what}"));
 }
 
 #[test]

@@ -67,7 +67,7 @@ fn a_step_whose_taking_was_not_answered_is_still_the_callers() {
 
 #[test]
 #[ignore = "needs a server: scripts/postgres.sh run scripts/rust-tests.sh"]
-fn whoever_went_away_while_the_session_was_held_does_not_block() {
+fn a_caller_that_disconnects_while_the_session_is_locked_does_not_block() {
     let database = Fresh::make();
     runtime().block_on(async {
         let (store, anna) = (database.store().await, anna());

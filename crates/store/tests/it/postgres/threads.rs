@@ -18,14 +18,14 @@ use crate::{
     given::{Engine, HERE, NOW, THERE, Turn, anna, keep, operator, scope},
 };
 
-const PLACES: &str = "SELECT count(*) FROM session_line";
+const PLACES: &str = "SELECT count(*) FROM session_queue";
 
 fn died(_: &[String]) -> String {
     r#"{"message":"the process died","type":"server_error","param":null,"code":null}"#.to_owned()
 }
 
 async fn called(waiting: BoxFuture<'static, ()>, what: &str) {
-    timeout(Duration::from_secs(60), waiting).await.unwrap_or_else(|_| panic!("nobody was called when {what}"));
+    timeout(Duration::from_secs(60), waiting).await.unwrap_or_else(|_| panic!("no notification when {what}"));
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn another_process_hears_when_a_place_goes() {
 
         let gone = other.changed(&bell);
         one.leave_queue(&anna, leaves, None).await.unwrap();
-        called(gone, "somebody leaves").await;
+        called(gone, "a request leaves the queue").await;
         let turn = Turn::new("one");
         let heard = one.append_message(&anna, ends, words(&turn, "one")).await.unwrap().unwrap();
         keep(&one, &anna, turn.beginning(turn.begin())).await;
@@ -133,7 +133,7 @@ fn what_was_done_in_a_thread_is_not_done_twice_when_the_answer_is_lost() {
 
 #[test]
 #[ignore = "needs a server: scripts/postgres.sh run scripts/rust-tests.sh"]
-fn a_place_that_nobody_was_told_of_goes_with_the_next_sign_of_life() {
+fn a_position_that_no_caller_received_is_released_at_the_next_heartbeat() {
     let database = Fresh::make();
     runtime().block_on(async {
         let (proxy, store) = database.store_behind_a_proxy(PostgresOptions { connections: 1, ..impatient() }).await;
@@ -153,7 +153,7 @@ fn a_place_that_nobody_was_told_of_goes_with_the_next_sign_of_life() {
 
 #[test]
 #[ignore = "needs a server: scripts/postgres.sh run scripts/rust-tests.sh"]
-fn whoever_went_away_while_the_thread_was_held_does_not_block() {
+fn a_caller_that_disconnects_while_the_thread_is_locked_does_not_block() {
     let database = Fresh::make();
     runtime().block_on(async {
         let (store, anna) = (database.store().await, anna());

@@ -56,7 +56,7 @@ fn certificates_are_checked_as_far_as_the_address_asks() {
             WHERE application_name = 'amalgam' AND NOT ssl";
         assert_eq!(aside.count(encrypted).await, 0);
 
-        // Another name than the certificate's, and an authority that nobody has heard of.
+        // Another name than the certificate's, and an unknown authority.
         let refused = text(open(cluster.url(), &checked).await);
         assert!(refused.contains("certificate"), "{refused}");
         open(cluster.url(), &format!("sslmode=verify-ca&sslrootcert={authority}")).await.unwrap();
@@ -122,7 +122,7 @@ async fn switch_tls_on(cluster: &Cluster, aside: &Aside, certificates: &Certific
     aside.until(on, |count| count == 1).await;
 }
 
-/// The server reads a key only if it is its own and nobody else's.
+/// PostgreSQL reads a key file only if no other user may read it.
 fn own_like(example: &Path, path: &Path) {
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
     let owner = std::fs::metadata(example).unwrap();

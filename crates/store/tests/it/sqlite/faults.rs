@@ -1,4 +1,4 @@
-//! What happens when the disk is full, the file is locked, the queue is long, or whoever asked has left.
+//! What happens when the disk is full, the file is locked, the queue is full, or the caller has disconnected.
 
 use std::{
     task::{Context, Poll, Waker},
@@ -103,7 +103,7 @@ fn a_lock_of_another_process_passes() {
         let held_up = Turn::new("held up");
         let mut waiting = store.write(&anna, held_up.whole(None).into());
         let mut refused = 0;
-        // The queue has a bound: whoever comes when it is full hears so at once. S16. Four wait, and the writer has
+        // The queue has a bound: a job for a full queue gets an error at once. S16. Four wait, and the writer has
         // taken at most as many, one of which is not of these.
         let mut behind = Vec::new();
         for _ in 0..10 {
@@ -136,7 +136,7 @@ fn a_lock_of_another_process_passes() {
 }
 
 #[test]
-fn whoever_leaves_takes_nothing_with_them() {
+fn a_caller_that_disconnects_undoes_no_write() {
     let home = Home::new();
     let store = home.open(SqliteOptions::default());
     runtime().block_on(async {

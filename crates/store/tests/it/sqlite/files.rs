@@ -137,7 +137,7 @@ fn a_run_that_is_full_is_continued_in_another() {
     let home = Home::new();
     let runtime = runtime();
     let full = runtime.block_on(say(&home.open(SqliteOptions::default()), &anna(), None, "full"));
-    // Its items move to the last place of their run; the first one is somebody else's.
+    // Its items move to the last place of their run; the first one belongs to another response.
     let moved = "UPDATE items SET place = (2 << 20) - 1; UPDATE responses SET place = (2 << 20) - 1;
         INSERT INTO items (place, tenant_id, user_id, response_id, input) VALUES (1 << 20, 1, 'anna', 'resp_first', '[]')";
     home.look().execute_batch(moved).unwrap();
@@ -189,7 +189,7 @@ fn one_server_at_a_time_serves_from_a_database() {
 }
 
 #[test]
-fn items_go_when_nobody_builds_on_them_any_more() {
+fn items_are_deleted_with_the_last_response_that_builds_on_them() {
     let home = Home::new();
     let store = home.open(SqliteOptions::default());
     runtime().block_on(async {
@@ -212,7 +212,7 @@ fn items_go_when_nobody_builds_on_them_any_more() {
 }
 
 #[test]
-fn calls_go_when_nobody_builds_on_them_any_more() {
+fn calls_are_deleted_with_the_last_response_that_builds_on_them() {
     use amalgam_core::store::{Base, Transcript, TurnWrite};
     let home = Home::new();
     let store = home.open(SqliteOptions::default());

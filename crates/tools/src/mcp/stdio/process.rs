@@ -41,14 +41,14 @@ type Answer = Result<Json, String>;
 /// A process, killed when it is dropped.
 pub(super) struct Process {
     out: mpsc::Sender<Bytes>,
-    waiting: Arc<Waiting>,
+    waiting: Arc<PendingAnswers>,
     next_id: AtomicU64,
     /// They own the process and its streams, and are aborted with it.
     _tasks: JoinSet<()>,
 }
 
 /// Pending requests; `None` once the process is dead.
-struct Waiting(Mutex<Option<HashMap<u64, oneshot::Sender<Answer>>>>);
+struct PendingAnswers(Mutex<Option<HashMap<u64, oneshot::Sender<Answer>>>>);
 
 impl Process {
     pub(super) fn start(settings: &McpProcess, changes: Arc<AtomicU64>) -> io::Result<Self> {
@@ -62,7 +62,7 @@ impl Process {
         let stdout = child.stdout.take().ok_or_else(taken)?;
         let stderr = child.stderr.take().ok_or_else(taken)?;
         let (out, queue) = mpsc::channel(MAX_WAITING);
-        let waiting = Arc::new(Waiting(Mutex::new(Some(HashMap::new()))));
+        let waiting = Arc::new(PendingAnswers(Mutex::new(Some(HashMap::new()))));
         let mut tasks = JoinSet::new();
         tasks.spawn(write(stdin, queue));
         tasks.spawn(complain(stderr, settings.label.clone()));
@@ -81,7 +81,7 @@ impl Process {
         let (sender, receiver) = oneshot::channel();
         self.waiting.calls().as_mut().ok_or_else(died)?.insert(id, sender);
         let mut pending = PendingRequest { process: self, id, cancellable: false };
-        self.tell(rpc::request(id, method, params)).await?;
+        self.send(rpc::request(id, method, params)).await?;
         // Unsent requests and `initialize` must not be cancelled.
         pending.cancellable = method != "initialize";
         let answer = receiver.await;
@@ -89,7 +89,7 @@ impl Process {
         answer.map_err(|_| died())?.map_err(Failure::Refused)
     }
 
-    pub(super) async fn tell(&self, message: Bytes) -> Result<(), ToolError> {
+    pub(super) async fn send(&self, message: Bytes) -> Result<(), ToolError> {
         self.out.send(message).await.map_err(|_| died())
     }
 }
@@ -98,7 +98,7 @@ fn died() -> ToolError {
     broken("the process of the MCP server has ended")
 }
 
-impl Waiting {
+impl PendingAnswers {
     fn calls(&self) -> MutexGuard<'_, Option<HashMap<u64, oneshot::Sender<Answer>>>> {
         // No change can panic half-way, so a poisoned lock is still consistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -139,7 +139,7 @@ async fn write(mut stdin: ChildStdin, mut queue: mpsc::Receiver<Bytes>) {
 
 /// Reads the process's output.
 struct OutputReader {
-    waiting: Arc<Waiting>,
+    waiting: Arc<PendingAnswers>,
     out: mpsc::Sender<Bytes>,
     changes: Arc<AtomicU64>,
     label: String,

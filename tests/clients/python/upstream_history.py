@@ -1,25 +1,25 @@
-"""Reads what an upstream was told back into one shape, so that a test compares histories and not wires."""
+"""Reads the history in a request to an upstream into one form, so that a test compares histories and not wires."""
 
 import json
 
 
-def said(body: dict) -> list[tuple[str, str]]:
+def upstream_history(body: dict) -> list[tuple[str, str]]:
     """`(who, what)` in order: `system`, `user` and `assistant` with a text, `call` and `result` of tools.
 
-    Instructions come first on every wire. Thoughts are left out: what becomes of them differs from wire to wire.
+    Instructions come first on every wire. Reasoning is left out: each wire treats it differently.
     """
     if isinstance(body.get("input"), str):
-        told = [("user", body["input"])]
+        history = [("user", body["input"])]
     elif "input" in body:
-        told = [pair for item in body["input"] for pair in _item(item)]
+        history = [pair for item in body["input"] for pair in _item(item)]
     else:
-        told = [pair for message in body["messages"] for pair in _message(message)]
+        history = [pair for message in body["messages"] for pair in _message(message)]
     instructions = body.get("instructions") or body.get("system")
-    return [("system", text) for text in _texts(instructions or [])] + told
+    return [("system", text) for text in _texts(instructions or [])] + history
 
 
-def thoughts(body: dict) -> int:
-    """How many thoughts a model was given back as its own, not as text."""
+def reasoning_count(body: dict) -> int:
+    """How many reasoning items a model was sent back as its own, not as text."""
     if "input" in body:
         return sum(item.get("type") == "reasoning" for item in body["input"])
     blocks = [block for message in body["messages"] for block in _blocks(message)]
@@ -51,18 +51,18 @@ def _message(message: dict) -> list[tuple[str, str]]:
         return [("result", "".join(_texts(content)))]
     if role == "developer":
         role = "system"
-    told = []
+    history = []
     for block in _blocks(message):
         if block["type"] == "tool_use":
-            told.append(("call", _call(block["name"], json.dumps(block["input"]))))
+            history.append(("call", _call(block["name"], json.dumps(block["input"]))))
         elif block["type"] == "tool_result":
-            told.append(("result", "".join(_texts(block.get("content") or ""))))
+            history.append(("result", "".join(_texts(block.get("content") or ""))))
         elif "text" in block:
-            told.append((role, block["text"]))
+            history.append((role, block["text"]))
     if isinstance(content, str):
-        told.append((role, content))
+        history.append((role, content))
     calls = [call["function"] for call in message.get("tool_calls") or []]
-    return told + [("call", _call(call["name"], call["arguments"])) for call in calls]
+    return history + [("call", _call(call["name"], call["arguments"])) for call in calls]
 
 
 def _call(name: str, arguments: str) -> str:
