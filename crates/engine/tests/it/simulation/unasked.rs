@@ -166,14 +166,14 @@ impl TenancyStore for SimStore {
 
 impl UsageStore for SimStore {
     fn turns<'a>(&'a self, _: TurnsOf<'a>, _: TurnFilter, _: Option<TurnCursor>, _: usize) -> Stored<'a, TurnPage> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn usage<'a>(&'a self, _: TurnsOf<'a>, _: UsageQuery) -> Stored<'a, Vec<UsageSums>> {
-        nobody_asks()
+        not_simulated()
     }
 
     fn response_of_request<'a>(&'a self, _: Admin<'a>, _: &'a str) -> Stored<'a, Option<String>> {
-        nobody_asks()
+        not_simulated()
     }
 }
