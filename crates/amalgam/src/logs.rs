@@ -19,14 +19,34 @@ pub(crate) fn init(log: &Log) -> anyhow::Result<()> {
     .context("starting the log")
 }
 
+/// The crates of this project, as targets of log lines.
+const CRATES: &[&str] = &[
+    "amalgam",
+    "amalgam_app",
+    "amalgam_assistant",
+    "amalgam_core",
+    "amalgam_engine",
+    "amalgam_execute",
+    "amalgam_knowledge",
+    "amalgam_models",
+    "amalgam_protocol",
+    "amalgam_server",
+    "amalgam_store",
+    "amalgam_store_postgres",
+    "amalgam_store_sqlite",
+    "amalgam_tokens",
+    "amalgam_tools",
+];
+
 /// Whether a filter is valid. `EnvFilter` interprets a single unknown word as a target and then logs next to nothing;
-/// here such a word has to be one of this project's crates.
+/// here such a word has to be one of this project's crates, and so does every target that starts with `amalgam`.
 pub(crate) fn can_read(filter: &str) -> bool {
     let is_known = |directive: &str| {
+        let target = directive.split(['=', '[']).next().unwrap_or_default().trim();
+        let crate_name = target.split("::").next().unwrap_or_default();
         let is_level = directive.parse::<LevelFilter>().is_ok();
-        let is_crate =
-            directive.split("::").next().is_some_and(|name| name == "amalgam" || name.starts_with("amalgam_"));
-        is_level || is_crate || directive.contains(['=', '['])
+        let is_foreign = directive.contains(['=', '[']) && !crate_name.starts_with("amalgam");
+        is_level || is_foreign || CRATES.contains(&crate_name)
     };
     let mut directives = filter.split(',').map(str::trim).filter(|directive| !directive.is_empty());
     directives.all(is_known) && EnvFilter::builder().parse(filter).is_ok()
@@ -44,7 +64,16 @@ mod tests {
         {
             assert!(can_read(good), "{good}");
         }
-        for wrong in ["verbose", "info,verbos", "amalgam=loud", "debugg", "yes"] {
+        for wrong in [
+            "verbose",
+            "info,verbos",
+            "amalgam=loud",
+            "debugg",
+            "yes",
+            "amalgam_enigne",
+            "info,amalgam_stor=debug",
+            "amalgams=info",
+        ] {
             assert!(!can_read(wrong), "{wrong}");
         }
     }

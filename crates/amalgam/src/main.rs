@@ -50,8 +50,8 @@ fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Serve(args) => {
-            let loaded = cmd::serve::load(&args)?;
-            runtime()?.block_on(cmd::serve::run(loaded.config))?;
+            let input = cmd::serve::load(&args)?;
+            runtime()?.block_on(cmd::serve::run(input))?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Tenants(args) => runtime()?.block_on(cmd::tenants::run(args)),

@@ -1,11 +1,6 @@
 //! Assembles the server: configuration, store, upstreams, sealing, egress, engine and HTTP.
 
-use std::{
-    collections::BTreeMap,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use amalgam_app::{
     Application, Limits,
@@ -53,13 +48,13 @@ pub(crate) struct AssembledServer {
     /// Owns processes and sessions, which end with the server.
     pub(crate) tools: Arc<amalgam_tools::ToolRegistry>,
     /// The retention and other periodic work.
-    pub(crate) life: HousekeepingSettings,
+    pub(crate) housekeeping: HousekeepingSettings,
     /// The first key of a new store, to be shown once.
     pub(crate) first_key: Option<IssuedKey>,
 }
 
-/// Builds the server from its configuration; `bound` is the address that it listens on.
-pub(crate) async fn assemble(config: &Config, bound: SocketAddr) -> anyhow::Result<AssembledServer> {
+/// Builds the server from its configuration; `url` is that of its listener.
+pub(crate) async fn assemble(config: &Config, url: &str) -> anyhow::Result<AssembledServer> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let seal: Arc<dyn Seal> = Arc::new(sealer(config)?);
     let OpenStore { store, alone, .. } = storage::open(&config.store, config.pool, StorePurpose::Serving).await?;
@@ -76,7 +71,7 @@ pub(crate) async fn assemble(config: &Config, bound: SocketAddr) -> anyhow::Resu
 
     let names = names(config, &seal, &*clock)?;
     let knowledge = knowledge(&store, &names);
-    let tools = tool_registry(config, &store, &knowledge, &seal, &clock, bound)?;
+    let tools = tool_registry(config, &store, &knowledge, &seal, &clock, url)?;
     let auth = Auth::new(AuthParts {
         store: Arc::clone(&store) as Arc<dyn TenancyStore>,
         clock: Arc::clone(&clock),
@@ -98,7 +93,7 @@ pub(crate) async fn assemble(config: &Config, bound: SocketAddr) -> anyhow::Resu
         toolbox: Arc::clone(&tools) as Arc<dyn ToolProvider>,
         knowledge,
         execute: execute(config),
-        assistant: AssistantSettings { settings: config.assistant.clone(), public_url: public_url(config, bound) },
+        assistant: AssistantSettings { settings: config.assistant.clone(), public_url: public_url(config, url) },
         limits: limits(config),
         session_queues: SessionQueues::default(),
     };
@@ -107,13 +102,13 @@ pub(crate) async fn assemble(config: &Config, bound: SocketAddr) -> anyhow::Resu
         auth: auth.clone(),
         origins: AllowedOrigins::new(config.server.allowed_origins.clone(), config.server.public_url.as_deref()),
     });
-    let life = HousekeepingSettings {
+    let housekeeping = HousekeepingSettings {
         events: config.retention.events,
         transcripts: config.retention.transcripts,
         responses: config.retention.responses,
         alone,
     };
-    Ok(AssembledServer { app: Arc::new(app), names, engine, admission, auth, tools, life, first_key })
+    Ok(AssembledServer { app: Arc::new(app), names, engine, admission, auth, tools, housekeeping, first_key })
 }
 
 fn execute(config: &Config) -> ExecuteSettings {
@@ -201,7 +196,7 @@ pub(crate) fn tool_registry(
     knowledge: &Arc<Knowledge>,
     seal: &Arc<dyn Seal>,
     clock: &Arc<dyn Clock>,
-    bound: SocketAddr,
+    url: &str,
 ) -> anyhow::Result<Arc<amalgam_tools::ToolRegistry>> {
     let knowledge = KnowledgePorts {
         store: Arc::clone(store) as Arc<dyn KnowledgeStore>,
@@ -217,7 +212,7 @@ pub(crate) fn tool_registry(
             clock: Arc::clone(clock),
             courses: Some(CoursePorts {
                 store: Arc::clone(store) as Arc<dyn CourseStore>,
-                base_url: public_url(config, bound),
+                base_url: public_url(config, url),
             }),
             knowledge: Some(knowledge.clone()),
         }),
@@ -338,17 +333,9 @@ fn limits(config: &Config) -> Limits {
     }
 }
 
-/// The server's public URL, without a trailing slash; by default the listening address.
-fn public_url(config: &Config, bound: SocketAddr) -> String {
-    config.server.public_url.clone().unwrap_or_else(|| {
-        let host = match bound.ip() {
-            // A client cannot use the wildcard address.
-            IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-            IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-            ip => ip,
-        };
-        format!("http://{}", SocketAddr::new(host, bound.port()))
-    })
+/// The server's public URL, without a trailing slash; by default that of the listener.
+fn public_url(config: &Config, url: &str) -> String {
+    config.server.public_url.clone().unwrap_or_else(|| url.to_owned())
 }
 
 /// An upstream's settings for the models crate.

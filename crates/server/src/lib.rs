@@ -17,7 +17,10 @@ pub use app::{App, ServerParts};
 pub use auth::{Auth, AuthParts, JwksLocation, JwtSettings};
 pub use body::{BodyLimits, expect_json, read as read_body};
 pub use layers::AuthenticatedRouter;
-pub use listener::{ConnectionKey, DrainReport, ListenerConfig, Peer, serve};
+pub use listener::{
+    CertificateFiles, ConnectionKey, DrainReport, ListenerConfig, ListeningSocket, Peer, ServerTls, TlsError, Validity,
+    serve,
+};
 pub use origins::AllowedOrigins;
 pub use proxies::TrustedProxies;
 pub use request_memory::RequestMemory;

@@ -37,6 +37,7 @@ mod images;
 mod isolation;
 mod keys;
 mod knowledge;
+mod listening;
 mod listing;
 mod literal_dialect;
 mod losses;
