@@ -6,6 +6,7 @@
 
 mod assemble;
 mod assistant;
+mod changes;
 mod checks;
 mod choices;
 mod environment;
@@ -40,6 +41,7 @@ use amalgam_models::{ConfiguredModel, Proxies, UpstreamKind};
 use amalgam_tools::Allowed;
 use secrecy::SecretString;
 
+pub(crate) use changes::changes;
 pub(crate) use choices::{Choice, ImageUrls, KeepTranscripts, Kind, LogFormat, Modality};
 pub(crate) use fault::{Fault, Faults, Origin};
 pub(crate) use listen_address::ListenAddress;

@@ -10,6 +10,7 @@ mod default_model;
 mod logs;
 mod machine;
 mod progress;
+mod reload;
 mod storage;
 mod table;
 mod tenancy;

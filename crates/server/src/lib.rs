@@ -13,7 +13,7 @@ mod testing;
 mod text_share;
 mod wires;
 
-pub use app::{App, ServerParts};
+pub use app::{App, CurrentApp, ServerParts};
 pub use auth::{Auth, AuthParts, JwksLocation, JwtSettings};
 pub use body::{BodyLimits, expect_json, read as read_body};
 pub use layers::AuthenticatedRouter;

@@ -10,20 +10,23 @@ mod unix_socket;
 use std::sync::Arc;
 use std::time::Duration;
 
+use amalgam_app::administration::reload::ReloadCaller;
 use amalgam_app::turns::QueueRunner;
 use amalgam_engine::Runner;
+use amalgam_server::ServerTls;
 use anyhow::Context as _;
 use clap::Args;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
 use self::service_manager::{ServiceState, feed_watchdog, notify};
 use self::signals::{ProcessSignal, Signals};
 use self::sockets::{Listener, PassedSockets};
 use crate::cli::ConfigArgs;
-use crate::config::{Config, LoadedConfig, Sources};
+use crate::config::{Config, Flags, LoadedConfig, Setting, Sources};
 use crate::default_model::DisplayedModel;
-use crate::logs;
+use crate::logs::{self, LogFilter};
+use crate::reload::Reloader;
 use crate::terminal::print_stdout;
 use crate::wire_up::{self, AssembledServer};
 
@@ -41,22 +44,27 @@ pub(crate) struct ServeArgs {
 
 /// What `run` starts with: gathered before the runtime has threads.
 pub(crate) struct ServeInput {
+    flags: Flags,
     config: Config,
+    settings: Vec<Setting>,
+    log: LogFilter,
     passed: PassedSockets,
 }
 
 /// Reads the configuration, takes passed sockets, starts logging and logs warnings.
 pub(crate) fn load(args: &ServeArgs) -> anyhow::Result<ServeInput> {
-    let LoadedConfig { config, warnings, .. } = Config::load(&Sources::gather(args.config.clone().into())?)?;
-    logs::init(&config.log)?;
+    let flags: Flags = args.config.clone().into();
+    let LoadedConfig { config, settings, warnings } = Config::load(&Sources::gather(flags.clone())?)?;
+    let log = logs::init(&config.log)?;
     for warning in &warnings {
         warn!("{warning}");
     }
-    Ok(ServeInput { config, passed: PassedSockets::take()? })
+    Ok(ServeInput { flags, config, settings, log, passed: PassedSockets::take()? })
 }
 
 /// Serves until SIGTERM or SIGINT, then drains running turns.
-pub(crate) async fn run(ServeInput { config, mut passed }: ServeInput) -> anyhow::Result<()> {
+pub(crate) async fn run(input: ServeInput) -> anyhow::Result<()> {
+    let ServeInput { flags, config, settings, log, mut passed } = input;
     let tls = config.server.tls.as_ref().map(certificates::load).transpose()?;
     let mut listen = |key: &str, address| match passed.next(key, address, tls.as_ref())? {
         Some(listener) => Ok(listener),
@@ -65,9 +73,10 @@ pub(crate) async fn run(ServeInput { config, mut passed }: ServeInput) -> anyhow
     // Links in answers name the port, which may be any free one.
     let main = listen("listen", &config.server.listen)?;
     let url = main.address.url(main.scheme());
-    let AssembledServer { app, names, engine, admission, auth, tools, housekeeping, first_key } =
+    let AssembledServer { application, names, engine, live, reload_callers, tools, housekeeping, first_key } =
         wire_up::assemble(&config, &url).await?;
-    let runner = Arc::new(QueueRunner::new(app.application()));
+    let (app, auth, admission) = (live.server.clone(), live.auth.clone(), live.admission.clone());
+    let runner = Arc::new(QueueRunner::new(&application));
     engine.register_process(housekeeping).await.context("registering this process in the store")?;
     // Where other machines can reach the server, the administration has a listener of its own.
     let admin = match config.is_local() {
@@ -87,12 +96,9 @@ pub(crate) async fn run(ServeInput { config, mut passed }: ServeInput) -> anyhow
     notify(ServiceState::Ready);
 
     let (stopping, stop) = watch::channel(false);
+    let reloader = Reloader { flags, config: config.clone(), settings, log, application, live };
     let shutdown = async {
-        while signals.next().await == ProcessSignal::Reload {
-            notify(ServiceState::Reloading);
-            certificates::refresh(tls.as_ref()).await;
-            notify(ServiceState::Ready);
-        }
+        reload_until_stop(&mut signals, reload_callers, reloader, tls.as_ref()).await;
         info!("stopping: no new turns, running ones may end");
         notify(ServiceState::Stopping);
         app.drain();
@@ -107,11 +113,10 @@ pub(crate) async fn run(ServeInput { config, mut passed }: ServeInput) -> anyhow
     let limits = || wire_up::listener(&config);
     let serving = async {
         match admin {
-            None => main.serve(amalgam_server::router(Arc::clone(&app)), limits(), stop.clone()).await,
+            None => main.serve(amalgam_server::router(app.clone()), limits(), stop.clone()).await,
             Some(admin) => {
-                let wires =
-                    main.serve(amalgam_server::without_administration(Arc::clone(&app)), limits(), stop.clone());
-                let admin = admin.serve(amalgam_server::administration(Arc::clone(&app)), limits(), stop.clone());
+                let wires = main.serve(amalgam_server::without_administration(app.clone()), limits(), stop.clone());
+                let admin = admin.serve(amalgam_server::administration(app.clone()), limits(), stop.clone());
                 tokio::join!(wires, admin).0
             }
         }
@@ -144,6 +149,38 @@ pub(crate) async fn run(ServeInput { config, mut passed }: ServeInput) -> anyhow
         None => warn!("stopped before everything was written down"),
     }
     Ok(())
+}
+
+/// Reloads the configuration and the certificate on SIGHUP and on requests of operators, one at a time, until the process has
+/// to stop.
+async fn reload_until_stop(
+    signals: &mut Signals,
+    mut callers: mpsc::Receiver<ReloadCaller>,
+    mut reloader: Reloader,
+    tls: Option<&ServerTls>,
+) {
+    loop {
+        let caller = tokio::select! {
+            biased;
+            signal = signals.next() => match signal {
+                ProcessSignal::Stop => return,
+                ProcessSignal::Reload => None,
+            },
+            // The application holds a sender for as long as this runs.
+            Some(caller) = callers.recv() => Some(caller),
+        };
+        notify(ServiceState::Reloading);
+        certificates::refresh(tls).await;
+        let result = reloader.reload().await;
+        if result.is_ok() {
+            startup::log_reloadable(&reloader.config);
+        }
+        // The caller may have left.
+        if let Some(caller) = caller {
+            let _ = caller.send(result);
+        }
+        notify(ServiceState::Ready);
+    }
 }
 
 /// Logs the model for callers that name none. An upstream may have to be asked what it has, which must not delay the start.

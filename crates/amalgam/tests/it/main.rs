@@ -47,6 +47,7 @@ mod models;
 mod outage;
 mod proxies;
 mod reasoning_replay;
+mod reloads;
 mod repeated_calls;
 mod request_memory;
 mod requirements;

@@ -12,21 +12,20 @@ mod keys;
 mod knowledge;
 mod modes;
 mod profiles;
+mod reload;
 mod sessions;
 mod tenants;
 mod tools;
 mod turns;
-
-use std::sync::Arc;
 
 use axum::{
     Router,
     routing::{get, post},
 };
 
-use crate::app::App;
+use crate::app::CurrentApp;
 
-pub(super) fn routes() -> Router<Arc<App>> {
+pub(super) fn routes() -> Router<CurrentApp> {
     Router::new()
         .route("/admin/tenants", get(tenants::list).post(tenants::create))
         .route("/admin/tenants/{tenant_id}", get(tenants::retrieve).patch(tenants::change))
@@ -52,5 +51,6 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/admin/sessions", get(sessions::list))
         .route("/admin/sessions/{session_id}", get(sessions::retrieve))
         .route("/admin/diagnose", get(diagnosis::diagnose))
+        .route("/admin/reload", post(reload::reload))
         .route("/admin/turns/{response_id}", get(turns::retrieve))
 }

@@ -9,16 +9,14 @@ mod resume;
 mod retrieve;
 mod websocket;
 
-use std::sync::Arc;
-
 use axum::{
     Router,
     routing::{get, post},
 };
 
-use crate::app::App;
+use crate::app::CurrentApp;
 
-pub(super) fn routes() -> Router<Arc<App>> {
+pub(super) fn routes() -> Router<CurrentApp> {
     Router::new()
         .route("/v1/responses", post(create::create).get(websocket::open))
         .route("/v1/responses/compact", post(compact::compact))

@@ -1,5 +1,7 @@
 //! What systemd passes to the server and is told by it: listening sockets, and messages about the state of the service.
 
+#![expect(clippy::unwrap_used, reason = "the helpers of a test fail by panicking, as the test does")]
+
 use std::net::TcpListener;
 use std::time::Duration;
 

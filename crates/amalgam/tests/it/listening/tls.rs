@@ -1,5 +1,7 @@
 //! `[server.tls]`: HTTPS on the listeners, certificates that are replaced while connections are open, and errors at the start.
 
+#![expect(clippy::unwrap_used, reason = "the helpers of a test fail by panicking, as the test does")]
+
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -32,9 +34,7 @@ fn replace(from: &Path, to: &Path) {
 fn setup(folder: &Path) -> Setup {
     let file = |name: &str| format!("{}/{name}", folder.display());
     let (certificate, key) = (file("server.crt"), file("server.key"));
-    Setup::new().extra(&format!(
-        "[server.tls]\ncertificate = {certificate:?}\nkey = {key:?}\n[server]\nheader_timeout = \"2s\""
-    ))
+    Setup::new().extra(&format!("[server.tls]\ncertificate = {certificate:?}\nkey = {key:?}"))
 }
 
 fn address(amalgam: &Amalgam) -> SocketAddr {
@@ -127,7 +127,7 @@ async fn a_broken_pair_leaves_the_old_certificate_in_force_with_one_warning_unti
 async fn a_client_that_does_not_finish_its_handshake_is_disconnected() {
     let (certificates, folder) = (here(), tempfile::tempdir().unwrap());
     install(&certificates, folder.path());
-    let amalgam = Amalgam::start(BINARY, setup(folder.path())).await;
+    let amalgam = Amalgam::start(BINARY, setup(folder.path()).extra("[server]\nheader_timeout = \"2s\"")).await;
     let mut silent = TcpStream::connect(address(&amalgam)).await.unwrap();
     let ended = tokio::time::timeout(PATIENCE, silent.read(&mut [0; 16])).await;
     assert!(matches!(ended, Ok(Ok(0) | Err(_))), "{ended:?}");
@@ -159,7 +159,7 @@ async fn the_administration_has_tls_where_it_has_a_listener_of_its_own() {
     let (certificates, folder) = (here(), tempfile::tempdir().unwrap());
     install(&certificates, folder.path());
     let setup = setup(folder.path())
-        .extra("admin_listen = \"127.0.0.1:0\"")
+        .extra("[server]\nadmin_listen = \"127.0.0.1:0\"")
         .tenant_key("am_key-of-the-tenant")
         .listen("0.0.0.0:0");
     let amalgam = Amalgam::start(BINARY, setup).await;

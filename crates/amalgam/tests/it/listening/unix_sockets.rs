@@ -1,5 +1,7 @@
 //! `listen = "unix:PATH"`: who may connect, what callers may do, and what happens to the file.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test fail by panicking, as the test does")]
+
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
