@@ -105,13 +105,16 @@ async fn the_first_start_hands_over_an_admin_key_once_and_never_again() {
 #[test]
 fn the_first_start_prints_the_admin_key_to_a_terminal_and_writes_no_file() {
     let folder = tempfile::tempdir().unwrap();
-    // `script` runs a command on a terminal of its own; the server stops when the key is on it.
+    // `script` runs a command on a terminal of its own; the server stops when it listens. The file also has the command, which
+    // the pattern does not match.
     let serve = format!("{} serve --listen 127.0.0.1:0 --data data", amalgam_testkit::binary(BINARY).display());
-    let command =
-        format!("{serve} & server=$!; while ! grep -q listening typed; do sleep 0.05; done; kill $server; wait");
+    let command = format!(
+        "{serve} & server=$!; while ! grep -q 'amalgam [l]istening on' typed; do sleep 0.05; done; kill $server; wait"
+    );
     let run = std::process::Command::new("script")
         .args(["--quiet", "--flush", "--command", &command, "typed"])
         .current_dir(folder.path())
+        .env_remove("AMALGAM_TEST_POSTGRES")
         .stdin(std::process::Stdio::null())
         .output()
         .unwrap();
