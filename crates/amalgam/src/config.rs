@@ -6,6 +6,7 @@
 
 mod assemble;
 mod assistant;
+mod changes;
 mod checks;
 mod choices;
 mod environment;
@@ -13,6 +14,7 @@ mod fault;
 mod file;
 mod keys;
 mod layers;
+mod listen_address;
 mod proxy;
 mod reader;
 mod schema;
@@ -29,7 +31,6 @@ mod docs_tests;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -40,8 +41,10 @@ use amalgam_models::{ConfiguredModel, Proxies, UpstreamKind};
 use amalgam_tools::Allowed;
 use secrecy::SecretString;
 
+pub(crate) use changes::changes;
 pub(crate) use choices::{Choice, ImageUrls, KeepTranscripts, Kind, LogFormat, Modality};
 pub(crate) use fault::{Fault, Faults, Origin};
+pub(crate) use listen_address::ListenAddress;
 pub(crate) use reader::{DisplayedValue, Setting};
 pub(crate) use secret::Secret;
 pub(crate) use sources::{Flags, Sources};
@@ -103,9 +106,11 @@ pub(crate) struct Log {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Server {
-    pub(crate) listen: SocketAddr,
+    pub(crate) listen: ListenAddress,
     /// The address of the administration, if other machines can reach `listen`.
-    pub(crate) admin_listen: SocketAddr,
+    pub(crate) admin_listen: ListenAddress,
+    /// HTTPS on TCP listeners.
+    pub(crate) tls: Option<TlsFiles>,
     /// The public URL, without a trailing slash. None: the listening address.
     pub(crate) public_url: Option<String>,
     /// Other origins whose web pages may call the server.
@@ -119,6 +124,13 @@ pub(crate) struct Server {
     pub(crate) header_timeout: Duration,
     pub(crate) body_timeout: Duration,
     pub(crate) drain_timeout: Duration,
+}
+
+/// The files of the server's certificate and its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TlsFiles {
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
 }
 
 /// The connection pool of a database server.
@@ -274,7 +286,7 @@ impl Config {
 
     /// Whether only this machine can reach the server.
     pub(crate) fn is_local(&self) -> bool {
-        self.server.listen.ip().to_canonical().is_loopback()
+        self.server.listen.is_local()
     }
 
     /// The file with the master keys, unless the environment has them.

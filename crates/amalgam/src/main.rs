@@ -10,6 +10,7 @@ mod default_model;
 mod logs;
 mod machine;
 mod progress;
+mod reload;
 mod storage;
 mod table;
 mod tenancy;
@@ -50,8 +51,8 @@ fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Serve(args) => {
-            let loaded = cmd::serve::load(&args)?;
-            runtime()?.block_on(cmd::serve::run(loaded.config))?;
+            let input = cmd::serve::load(&args)?;
+            runtime()?.block_on(cmd::serve::run(input))?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Tenants(args) => runtime()?.block_on(cmd::tenants::run(args)),

@@ -1,5 +1,5 @@
-//! Tenants and keys at startup: configured tenants are written to the store, and an empty store gets its first tenant with an
-//! assistant.
+//! Tenants and keys of the configuration: configured tenants are written to the store, and an empty store gets its first
+//! tenant with an assistant.
 
 use amalgam_app::administration::{
     Administration,
@@ -20,12 +20,17 @@ const DEMO: &str = "demo";
 
 /// The tenants and keys at startup.
 pub(crate) struct Tenancy {
+    pub(crate) access: ConfiguredAccess,
+    /// The first key of a new store, to be shown once.
+    pub(crate) first_key: Option<IssuedKey>,
+}
+
+/// The callers that the configuration admits.
+pub(crate) struct ConfiguredAccess {
     /// The keys of the configuration.
     pub(crate) configured: Vec<ConfiguredKey>,
     /// The tenant of callers that need no key.
     pub(crate) open: Option<TenantRecord>,
-    /// The first key of a new store, to be shown once.
-    pub(crate) first_key: Option<IssuedKey>,
 }
 
 /// Synchronises the store with the configuration.
@@ -38,12 +43,50 @@ pub(crate) async fn prepare(
     prepare_in(config, store, pepper, clock.now_ms()).await.context("preparing the tenants")
 }
 
+/// The same for a new configuration of a running server, which neither creates a key nor adds samples.
+pub(crate) async fn configure(
+    config: &Config,
+    store: &dyn Store,
+    clock: &dyn Clock,
+) -> anyhow::Result<ConfiguredAccess> {
+    let administration = Administration { store, now_ms: clock.now_ms() };
+    Ok(synchronise(config, administration).await.context("preparing the tenants")?.access)
+}
+
 async fn prepare_in(config: &Config, store: &dyn Store, pepper: &Pepper, now_ms: u64) -> anyhow::Result<Tenancy> {
     let (operator, administration) = (Operator::of_this_process(), Administration { store, now_ms });
     let was_empty = store.tenants(operator, None, 1).await?.is_empty();
+    let Synchronised { access, made_first, sole } = synchronise(config, administration).await?;
+    let mut first_key = None;
+    if let Some(record) = sole.filter(|_| was_empty && made_first && config.bootstrap_key.is_none()) {
+        let order = KeyOrder {
+            tenant_id: record.id,
+            rights: every_right(),
+            user: None,
+            label: Some("first start".to_owned()),
+            expires_at_ms: None,
+        };
+        first_key = issue(store, pepper, operator, order, now_ms).await?;
+    }
+    if was_empty && made_first && config.seed_demo {
+        let settings = config_seed(&config.assistant);
+        administration.seed(FIRST, &settings).await.context("setting up the first tenant")?;
+    }
+    Ok(Tenancy { access, first_key })
+}
+
+/// The result of writing the configured tenants to the store.
+struct Synchronised {
+    access: ConfiguredAccess,
+    /// Of several processes that start at once, the one that created the first tenant sets it up and hands over the key.
+    made_first: bool,
+    /// The first tenant, if the configuration has none.
+    sole: Option<TenantRecord>,
+}
+
+async fn synchronise(config: &Config, administration: Administration<'_>) -> anyhow::Result<Synchronised> {
     let mut configured = Vec::new();
-    let mut open = None;
-    // Of several processes that start at once, the one that created the tenant sets it up and prints the key.
+    let (mut open, mut sole) = (None, None);
     let mut made_first = false;
     for tenant in config.tenants.iter().filter(|tenant| tenant.declared) {
         let declared = ConfiguredTenant { id: tenant.id, name: &tenant.name, state: tenant.state };
@@ -58,32 +101,18 @@ async fn prepare_in(config: &Config, store: &dyn Store, pepper: &Pepper, now_ms:
         open.get_or_insert(record);
     }
     let declared = config.tenants.iter().any(|tenant| tenant.declared);
-
-    let mut first_key = None;
     if !declared || config.bootstrap_key.is_some() {
         let (record, made) = administration.first_tenant(FIRST, DEMO).await?;
         made_first |= made;
-        if made && was_empty && !declared && config.bootstrap_key.is_none() {
-            let order = KeyOrder {
-                tenant_id: record.id,
-                rights: every_right(),
-                user: None,
-                label: Some("first start".to_owned()),
-                expires_at_ms: None,
-            };
-            first_key = issue(store, pepper, operator, order, now_ms).await?;
-        }
         if let Some(key) = &config.bootstrap_key {
             // Last, so that it has all rights even if the file names the same key.
             configured.push(ConfiguredKey { key: key.clone(), tenant: record.clone(), rights: every_right() });
         }
+        sole = (!declared).then(|| record.clone());
         open.get_or_insert(record);
     }
-    if was_empty && made_first && config.seed_demo {
-        let settings = config_seed(&config.assistant);
-        administration.seed(FIRST, &settings).await.context("setting up the first tenant")?;
-    }
-    Ok(Tenancy { configured, open: open.filter(|_| !config.needs_key() && config.is_local()), first_key })
+    let open = open.filter(|_| !config.needs_key() && config.is_local());
+    Ok(Synchronised { access: ConfiguredAccess { configured, open }, made_first, sole })
 }
 
 fn every_right() -> Rights {

@@ -1,15 +1,15 @@
 //! Assembles the server: configuration, store, upstreams, sealing, egress, engine and HTTP.
 
-use std::{
-    collections::BTreeMap,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    sync::Arc,
-    time::Duration,
-};
+mod live_parts;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use amalgam_app::{
-    Application, Limits,
-    administration::keys::{IssuedKey, Pepper, PepperError},
+    Application, CurrentApplication, Limits,
+    administration::{
+        keys::{IssuedKey, Pepper, PepperError},
+        reload::{ReloadCaller, ReloadRequests},
+    },
     assistant::{AssistantSettings, SessionQueues},
     execute::ExecuteSettings,
     knowledge::Knowledge,
@@ -24,7 +24,8 @@ use amalgam_engine::{Admission, Engine, EngineSettings, HousekeepingSettings, Qu
 use amalgam_execute::{envelope::UncountedUsage, request::Bounds};
 use amalgam_models::{Key, ModelNames, ModelNamesSettings, Proxies, UpstreamSettings};
 use amalgam_server::{
-    AllowedOrigins, App, Auth, AuthParts, JwksLocation, JwtSettings, ListenerConfig, ServerParts, TrustedProxies,
+    AllowedOrigins, App, Auth, AuthParts, CurrentApp, JwksLocation, JwtSettings, ListenerConfig, ServerParts,
+    TrustedProxies,
 };
 use amalgam_store::{KeyRing, Sealer};
 use amalgam_tools::{
@@ -33,33 +34,37 @@ use amalgam_tools::{
 };
 use anyhow::Context as _;
 use secrecy::ExposeSecret as _;
+use tokio::sync::mpsc;
 use tracing::error;
 
 use crate::{
     config::{self, Config, ImageUrls, KeepTranscripts, KeySetLocation, Mcp, McpTransport, Secret},
     machine,
     storage::{self, OpenStore, StorePurpose},
-    tenancy::{self, Tenancy},
+    tenancy::{self, ConfiguredAccess, Tenancy},
 };
+
+pub(crate) use live_parts::{CurrentModels, LiveParts};
 
 /// The assembled server.
 pub(crate) struct AssembledServer {
-    pub(crate) app: Arc<App>,
+    pub(crate) application: CurrentApplication,
     pub(crate) names: Arc<ModelNames>,
     pub(crate) engine: Engine,
-    /// Admits turns.
-    pub(crate) admission: Admission,
-    pub(crate) auth: Auth,
+    /// What a new configuration replaces.
+    pub(crate) live: LiveParts,
+    /// Callers that want the configuration to be reloaded.
+    pub(crate) reload_callers: mpsc::Receiver<ReloadCaller>,
     /// Owns processes and sessions, which end with the server.
     pub(crate) tools: Arc<amalgam_tools::ToolRegistry>,
     /// The retention and other periodic work.
-    pub(crate) life: HousekeepingSettings,
+    pub(crate) housekeeping: HousekeepingSettings,
     /// The first key of a new store, to be shown once.
     pub(crate) first_key: Option<IssuedKey>,
 }
 
-/// Builds the server from its configuration; `bound` is the address that it listens on.
-pub(crate) async fn assemble(config: &Config, bound: SocketAddr) -> anyhow::Result<AssembledServer> {
+/// Builds the server from its configuration; `url` is that of its listener.
+pub(crate) async fn assemble(config: &Config, url: &str) -> anyhow::Result<AssembledServer> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let seal: Arc<dyn Seal> = Arc::new(sealer(config)?);
     let OpenStore { store, alone, .. } = storage::open(&config.store, config.pool, StorePurpose::Serving).await?;
@@ -72,11 +77,13 @@ pub(crate) async fn assemble(config: &Config, bound: SocketAddr) -> anyhow::Resu
         }
         Err(error) => return Err(error.into()),
     };
-    let Tenancy { configured, open, first_key } = tenancy::prepare(config, &*store, &pepper, &*clock).await?;
+    let Tenancy { access: ConfiguredAccess { configured, open }, first_key } =
+        tenancy::prepare(config, &*store, &pepper, &*clock).await?;
 
     let names = names(config, &seal, &*clock)?;
-    let knowledge = knowledge(&store, &names);
-    let tools = tool_registry(config, &store, &knowledge, &seal, &clock, bound)?;
+    let embedder = Arc::new(CurrentModels::new(Arc::clone(&names)));
+    let knowledge = knowledge(&store, Arc::clone(&embedder) as Arc<dyn Embedder>);
+    let tools = tool_registry(config, &store, &knowledge, &seal, &clock, url)?;
     let auth = Auth::new(AuthParts {
         store: Arc::clone(&store) as Arc<dyn TenancyStore>,
         clock: Arc::clone(&clock),
@@ -89,7 +96,8 @@ pub(crate) async fn assemble(config: &Config, bound: SocketAddr) -> anyhow::Resu
     });
     let admission = Admission::new(config.limits.max_in_flight);
     let engine = engine(config, &admission, &clock, Arc::new(egress(config)), &store);
-    let application = Application {
+    let (reload, reload_callers) = ReloadRequests::new();
+    let application = Arc::new(Application {
         engine: engine.clone(),
         catalog: Arc::clone(&names) as Arc<dyn Catalog>,
         store,
@@ -98,22 +106,25 @@ pub(crate) async fn assemble(config: &Config, bound: SocketAddr) -> anyhow::Resu
         toolbox: Arc::clone(&tools) as Arc<dyn ToolProvider>,
         knowledge,
         execute: execute(config),
-        assistant: AssistantSettings { settings: config.assistant.clone(), public_url: public_url(config, bound) },
+        assistant: AssistantSettings { settings: config.assistant.clone(), public_url: public_url(config, url) },
         limits: limits(config),
         session_queues: SessionQueues::default(),
-    };
+        reload,
+    });
     let app = App::new(ServerParts {
-        app: Arc::new(application),
+        app: Arc::clone(&application),
         auth: auth.clone(),
         origins: AllowedOrigins::new(config.server.allowed_origins.clone(), config.server.public_url.as_deref()),
     });
-    let life = HousekeepingSettings {
+    let housekeeping = HousekeepingSettings {
         events: config.retention.events,
         transcripts: config.retention.transcripts,
         responses: config.retention.responses,
         alone,
     };
-    Ok(AssembledServer { app: Arc::new(app), names, engine, admission, auth, tools, life, first_key })
+    let live = LiveParts { auth, admission, embedder, server: CurrentApp::new(Arc::new(app)) };
+    let application = CurrentApplication::new(application);
+    Ok(AssembledServer { application, names, engine, live, reload_callers, tools, housekeeping, first_key })
 }
 
 fn execute(config: &Config) -> ExecuteSettings {
@@ -140,19 +151,24 @@ fn engine(
     fetch: Arc<dyn Fetch>,
     store: &Arc<dyn Store>,
 ) -> Engine {
+    // A new id for each start: claims of an earlier run of this process do not belong to it.
+    let process = ProcessId(rand::random());
+    let settings = engine_settings(config);
+    Engine::new(settings, admission.clone(), Arc::clone(clock), fetch, Arc::clone(store), process, Arc::new(NoObserver))
+}
+
+/// Limits and intervals of turns.
+pub(crate) fn engine_settings(config: &Config) -> EngineSettings {
     let keeps_transcripts =
         config.retention.keep_transcripts != KeepTranscripts::None && !config.retention.transcripts.is_zero();
-    let settings = EngineSettings {
+    EngineSettings {
         turn_deadline: config.limits.turn_deadline,
         keepalive: config.limits.keepalive,
         head_after: HEAD_AFTER,
         transcripts: keeps_transcripts.then_some(config.retention.transcripts),
         upload_bytes: usize::try_from(config.limits.media_bytes).unwrap_or(usize::MAX),
         tools: tool_limits(config),
-    };
-    // A new id for each start: claims of an earlier run of this process do not belong to it.
-    let process = ProcessId(rand::random());
-    Engine::new(settings, admission.clone(), Arc::clone(clock), fetch, Arc::clone(store), process, Arc::new(NoObserver))
+    }
 }
 
 fn tool_limits(config: &Config) -> ToolLimits {
@@ -190,8 +206,8 @@ pub(crate) fn names(config: &Config, seal: &Arc<dyn Seal>, clock: &dyn Clock) ->
 }
 
 /// Searches the store, with embeddings of the configured upstreams.
-pub(crate) fn knowledge(store: &Arc<dyn Store>, names: &Arc<ModelNames>) -> Arc<Knowledge> {
-    Arc::new(Knowledge::new(Arc::clone(store) as Arc<dyn KnowledgeStore>, Arc::clone(names) as Arc<dyn Embedder>))
+pub(crate) fn knowledge(store: &Arc<dyn Store>, embedder: Arc<dyn Embedder>) -> Arc<Knowledge> {
+    Arc::new(Knowledge::new(Arc::clone(store) as Arc<dyn KnowledgeStore>, embedder))
 }
 
 /// All tools of this installation. Starts and connects nothing before a turn needs it.
@@ -201,7 +217,7 @@ pub(crate) fn tool_registry(
     knowledge: &Arc<Knowledge>,
     seal: &Arc<dyn Seal>,
     clock: &Arc<dyn Clock>,
-    bound: SocketAddr,
+    url: &str,
 ) -> anyhow::Result<Arc<amalgam_tools::ToolRegistry>> {
     let knowledge = KnowledgePorts {
         store: Arc::clone(store) as Arc<dyn KnowledgeStore>,
@@ -217,7 +233,7 @@ pub(crate) fn tool_registry(
             clock: Arc::clone(clock),
             courses: Some(CoursePorts {
                 store: Arc::clone(store) as Arc<dyn CourseStore>,
-                base_url: public_url(config, bound),
+                base_url: public_url(config, url),
             }),
             knowledge: Some(knowledge.clone()),
         }),
@@ -316,7 +332,8 @@ pub(crate) fn listener(config: &Config) -> ListenerConfig {
     }
 }
 
-fn limits(config: &Config) -> Limits {
+/// The limits of requests.
+pub(crate) fn limits(config: &Config) -> Limits {
     let bytes = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
     let limits = &config.limits;
     Limits {
@@ -338,17 +355,9 @@ fn limits(config: &Config) -> Limits {
     }
 }
 
-/// The server's public URL, without a trailing slash; by default the listening address.
-fn public_url(config: &Config, bound: SocketAddr) -> String {
-    config.server.public_url.clone().unwrap_or_else(|| {
-        let host = match bound.ip() {
-            // A client cannot use the wildcard address.
-            IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-            IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-            ip => ip,
-        };
-        format!("http://{}", SocketAddr::new(host, bound.port()))
-    })
+/// The server's public URL, without a trailing slash; by default that of the listener.
+fn public_url(config: &Config, url: &str) -> String {
+    config.server.public_url.clone().unwrap_or_else(|| url.to_owned())
 }
 
 /// An upstream's settings for the models crate.

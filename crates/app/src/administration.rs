@@ -13,6 +13,7 @@ pub mod knowledge;
 mod list;
 pub mod modes;
 pub mod profiles;
+pub mod reload;
 mod request;
 mod schemas;
 pub mod seeding;

@@ -6,6 +6,7 @@ use amalgam_core::{Catalog, Clock, Retrieval, Seal, Store, ToolProvider};
 use amalgam_engine::{Engine, QueueLimits};
 
 use crate::{
+    administration::reload::ReloadRequests,
     assistant::{AssistantSettings, SessionQueues},
     execute::ExecuteSettings,
 };
@@ -45,7 +46,9 @@ pub struct Limits {
     pub queue: QueueLimits,
 }
 
-/// The application: what the program does, without HTTP. The binary assembles it.
+/// The application: what the program does, without HTTP. The binary assembles it, and again for a new configuration; clones
+/// share everything that runs.
+#[derive(Clone)]
 pub struct Application {
     /// Runs turns.
     pub engine: Engine,
@@ -69,4 +72,6 @@ pub struct Application {
     pub limits: Limits,
     /// The turns of this process that wait in a session queue.
     pub session_queues: SessionQueues,
+    /// Reloads the configuration.
+    pub reload: ReloadRequests,
 }

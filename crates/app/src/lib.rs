@@ -6,6 +6,7 @@ pub mod administration;
 mod app;
 pub mod assistant;
 pub mod compaction;
+mod current;
 pub mod execute;
 pub mod idempotency;
 mod ids;
@@ -15,5 +16,6 @@ pub mod token_count;
 pub mod turns;
 
 pub use app::{Application, Limits};
+pub use current::CurrentApplication;
 pub use ids::{is_id, no_such_cursor, not_found};
 pub use tenant_configs::{ConfigDraft, StoredConfig, TenantConfigs};

@@ -160,6 +160,12 @@ impl Engine {
         Self { settings, admission, clock, fetch, running }
     }
 
+    /// The same engine, with the same running turns, and other settings for new turns.
+    #[must_use]
+    pub fn with_settings(&self, settings: EngineSettings) -> Self {
+        Self { settings, ..self.clone() }
+    }
+
     /// The number of turns that run now.
     pub fn in_flight(&self) -> usize {
         self.admission.in_flight()

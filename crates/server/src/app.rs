@@ -8,6 +8,9 @@ use std::{
     },
 };
 
+use arc_swap::ArcSwap;
+use axum::extract::FromRef;
+
 use crate::{auth::Auth, body::BodyLimits, origins::AllowedOrigins, request_memory::RequestMemory, wires::Checks};
 
 /// The parts that the binary assembles.
@@ -20,7 +23,7 @@ pub struct ServerParts {
     pub origins: AllowedOrigins,
 }
 
-/// The application with its HTTP parts.
+/// The application with its HTTP parts. A request keeps the one that it started with.
 pub struct App {
     pub(crate) app: Arc<amalgam_app::Application>,
     pub(crate) auth: Auth,
@@ -31,7 +34,8 @@ pub struct App {
     /// The part of the budget for responses that WebSockets remember.
     pub(crate) connection_memory: RequestMemory,
     pub(crate) origins: AllowedOrigins,
-    ready: AtomicBool,
+    /// Shared with the versions before and after a reload.
+    ready: Arc<AtomicBool>,
 }
 
 impl Deref for App {
@@ -52,14 +56,22 @@ impl App {
             connection_memory: memory.part(app.limits.remembered_bytes),
             memory,
             origins,
-            ready: AtomicBool::new(true),
+            ready: Arc::new(AtomicBool::new(true)),
             app,
         }
     }
 
-    /// The application.
-    pub fn application(&self) -> &Arc<amalgam_app::Application> {
-        &self.app
+    /// The same server with another application. Recent results of model checks are forgotten.
+    fn with_application(&self, app: Arc<amalgam_app::Application>) -> Self {
+        Self {
+            app,
+            auth: self.auth.clone(),
+            checks: Checks::default(),
+            memory: self.memory.clone(),
+            connection_memory: self.connection_memory.clone(),
+            origins: self.origins.clone(),
+            ready: Arc::clone(&self.ready),
+        }
     }
 
     /// The limits for a body with images and files.
@@ -73,12 +85,46 @@ impl App {
         BodyLimits { bytes: limits.body_bytes, text_bytes: limits.body_bytes, pause: limits.body_pause }
     }
 
-    /// Reports "not ready" from now on, so that load balancers send no more requests.
-    pub fn drain(&self) {
-        self.ready.store(false, Ordering::Release);
-    }
-
     pub(crate) fn is_ready(&self) -> bool {
         self.ready.load(Ordering::Acquire)
+    }
+}
+
+/// The application in force, which a reload replaces. Cheap to clone.
+#[derive(Clone)]
+pub struct CurrentApp(Arc<ArcSwap<App>>);
+
+impl CurrentApp {
+    /// Starts with this application.
+    pub fn new(app: Arc<App>) -> Self {
+        Self(Arc::new(ArcSwap::new(app)))
+    }
+
+    /// The application in force.
+    pub(crate) fn load(&self) -> Arc<App> {
+        self.0.load_full()
+    }
+
+    /// Replaces the application for new requests.
+    pub fn replace(&self, application: Arc<amalgam_app::Application>) {
+        let next = self.0.load().with_application(application);
+        self.0.store(Arc::new(next));
+    }
+
+    /// Reports "not ready" from now on, so that load balancers send no more requests.
+    pub fn drain(&self) {
+        self.0.load().ready.store(false, Ordering::Release);
+    }
+}
+
+impl From<Arc<App>> for CurrentApp {
+    fn from(app: Arc<App>) -> Self {
+        Self::new(app)
+    }
+}
+
+impl FromRef<CurrentApp> for Arc<App> {
+    fn from_ref(current: &CurrentApp) -> Self {
+        current.load()
     }
 }

@@ -18,6 +18,7 @@ use amalgam_core::{
     BoxFuture, Clock, Fault, FaultKind, Operator, Rights, Scope, StoreError,
     store::{TenancyStore, TenantRecord},
 };
+use arc_swap::ArcSwap;
 use http::{HeaderMap, Request, Uri, header};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::{sync::Semaphore, time::Instant};
@@ -68,10 +69,7 @@ struct Inner {
     store: Arc<dyn TenancyStore>,
     clock: Arc<dyn Clock>,
     pepper: Pepper,
-    /// The tenant and the rights of each configured key; a caller without a key has no rights of its own.
-    configured: HashMap<Hash, (i64, Option<Rights>)>,
-    /// The cache key of callers without a credential.
-    open: Option<Hash>,
+    configured: ArcSwap<ConfiguredCallers>,
     jwt: Option<Jwt>,
     cache: Cache,
     attempts: Attempts,
@@ -81,6 +79,15 @@ struct Inner {
     proxies: TrustedProxies,
     key_connections: KeyConnections,
     last_used: LastUsed,
+}
+
+/// The callers of the configuration, which a reload replaces.
+#[derive(Default)]
+struct ConfiguredCallers {
+    /// The tenant and the rights of each configured key; a caller without a key has no rights of its own.
+    keys: HashMap<Hash, (i64, Option<Rights>)>,
+    /// The cache key of callers without a credential, where none is needed.
+    open: Option<Hash>,
 }
 
 /// The kind of right that a route requires.
@@ -114,39 +121,50 @@ impl Auth {
     /// Starts with the configured keys in the cache.
     pub fn new(parts: AuthParts) -> Self {
         let AuthParts { store, clock, pepper, configured, open, jwt, proxies, max_connections_per_key } = parts;
-        let (cache, now) = (Cache::new(), Instant::now());
-        let mut tenants = HashMap::new();
-        // The tenants were just read, so the configured keys start as cached.
-        for key in &configured {
-            let hash = pepper.hash(key.key.expose_secret());
-            cache.put(hash, Some(Arc::new(Identity::configured(&key.tenant, key.rights))), now);
-            tenants.insert(hash, (key.tenant.id, Some(key.rights)));
-        }
-        // A header cannot contain a line break, so no caller can send a credential with this hash.
-        let open = open.map(|tenant| {
-            let hash = pepper.hash("no key\n");
-            cache.put(hash, Some(Arc::new(Identity::open(&tenant))), now);
-            tenants.insert(hash, (tenant.id, None));
-            hash
-        });
-        let (attempts, last_used, jwt) = (Attempts::default(), LastUsed::default(), jwt.map(Jwt::new));
-        let guesses = Semaphore::new(MAX_GUESS_LOOKUPS);
-        let key_connections = KeyConnections::new(max_connections_per_key);
-        let configured = tenants;
-        Self(Arc::new(Inner {
+        let auth = Self(Arc::new(Inner {
             store,
             clock,
             pepper,
-            configured,
-            open,
-            jwt,
-            cache,
-            attempts,
-            guesses,
+            configured: ArcSwap::default(),
+            jwt: jwt.map(Jwt::new),
+            cache: Cache::new(),
+            attempts: Attempts::default(),
+            guesses: Semaphore::new(MAX_GUESS_LOOKUPS),
             proxies,
-            key_connections,
-            last_used,
-        }))
+            key_connections: KeyConnections::new(max_connections_per_key),
+            last_used: LastUsed::default(),
+        }));
+        auth.configure(&configured, open.as_ref());
+        auth
+    }
+
+    /// Replaces the keys of the configuration, and the tenant of callers without a key. Keys that are not among them are
+    /// refused from now on.
+    pub fn configure(&self, configured: &[ConfiguredKey], open: Option<&TenantRecord>) {
+        let Inner { cache, pepper, .. } = &*self.0;
+        let now = Instant::now();
+        // The tenants were just read, so the configured keys start as cached.
+        let mut identities: HashMap<Hash, Identity> = HashMap::new();
+        let mut callers = ConfiguredCallers::default();
+        for key in configured {
+            let hash = pepper.hash(key.key.expose_secret());
+            identities.insert(hash, Identity::configured(&key.tenant, key.rights));
+            callers.keys.insert(hash, (key.tenant.id, Some(key.rights)));
+        }
+        if let Some(tenant) = open {
+            // A header cannot contain a line break, so no caller can send a credential with this hash.
+            let hash = pepper.hash("no key\n");
+            identities.insert(hash, Identity::open(tenant));
+            callers.keys.insert(hash, (tenant.id, None));
+            callers.open = Some(hash);
+        }
+        let before = self.0.configured.swap(Arc::new(callers));
+        for hash in before.keys.keys().filter(|hash| !identities.contains_key(*hash)) {
+            cache.remove(hash);
+        }
+        for (hash, identity) in identities {
+            cache.put(hash, Some(Arc::new(identity)), now);
+        }
     }
 
     /// The caller's scope, from its credential and the user that it names.
@@ -201,7 +219,7 @@ impl Auth {
         });
         // Clients that insist on a key may send any: where none is needed, only text with the format of a real key is
         // checked.
-        if let (Some(open), RequiredRight::Use) = (self.0.open, required_right)
+        if let (Some(open), RequiredRight::Use) = (self.0.configured.load().open, required_right)
             && key.is_none_or(|key| !key.starts_with(KEY_PREFIX))
         {
             return match is_local(request.uri(), headers) {
@@ -240,7 +258,7 @@ impl Auth {
             CacheEntry::Missing => (None, None),
         };
         let credential = credential.unwrap_or_default();
-        let source = match inner.configured.get(&hash) {
+        let source = match inner.configured.load().keys.get(&hash) {
             Some((tenant_id, rights)) => Source::Configured { tenant_id: *tenant_id, rights: *rights },
             None if credential.starts_with(KEY_PREFIX) => Source::Stored,
             None if inner.jwt.is_some() && jwt::is_token(credential) => Source::Token(credential.into()),
@@ -344,7 +362,9 @@ impl Inner {
     /// Counts the caller's connection for its key, if it has one.
     fn count(&self, connection: Option<&ConnectionKey>, hash: &Hash) -> Result<(), Fault> {
         match connection {
-            Some(connection) if self.open != Some(*hash) && !self.key_connections.try_count(connection, hash) => {
+            Some(connection)
+                if self.configured.load().open != Some(*hash) && !self.key_connections.try_count(connection, hash) =>
+            {
                 let message =
                     "Your API key has as many connections as it may. Close some of them, or try again shortly.";
                 let wait = Some(Duration::from_secs(1));

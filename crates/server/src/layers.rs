@@ -18,7 +18,7 @@ use http_body::Body as _;
 use tower::Service;
 
 use crate::{
-    app::App,
+    app::CurrentApp,
     auth::{CallerLookup, RequiredRight},
     body,
     origins::Page,
@@ -33,7 +33,7 @@ const MAX_ID_BYTES: usize = 128;
 /// The router behind authentication. Cheap to clone.
 #[derive(Clone)]
 pub struct AuthenticatedRouter {
-    app: Arc<App>,
+    app: CurrentApp,
     router: Router,
     wires: WireSet,
 }
@@ -50,7 +50,7 @@ pub(crate) enum WireSet {
 }
 
 impl AuthenticatedRouter {
-    pub(crate) fn new(app: Arc<App>, router: Router, wires: WireSet) -> Self {
+    pub(crate) fn new(app: CurrentApp, router: Router, wires: WireSet) -> Self {
         Self { app, router, wires }
     }
 
@@ -83,14 +83,15 @@ impl Service<Request<Body>> for AuthenticatedRouter {
         let id = request_id(request.headers());
         let path = request.uri().path();
         let is_public = wires::is_public(path);
-        let page = match expect_host(&request).and_then(|()| self.app.origins.check(&request, is_public)) {
+        let app = self.app.load();
+        let page = match expect_host(&request).and_then(|()| app.origins.check(&request, is_public)) {
             Ok(page) => page,
             Err(fault) => return PendingResponse { id: Some(id), page: Page::Own, step: self.refuse(&request, fault) },
         };
         let step = match (page.preflight(&request), is_public) {
             (Some(response), _) => Step::Refused(Some(response)),
             (None, true) => Step::Routed(self.router.call(request)),
-            (None, false) => match self.app.auth.admit(&request, self.required_right(path)) {
+            (None, false) => match app.auth.admit(&request, self.required_right(path)) {
                 CallerLookup::Done(scope) => self.route(request, shared(&id), scope),
                 CallerLookup::Pending(lookup) => Step::Authenticating(Box::new(PendingAuthentication {
                     lookup,
@@ -143,7 +144,7 @@ impl AuthenticatedRouter {
     }
 
     fn refuse(&self, request: &Request, fault: Fault) -> Step {
-        let refusal = wires::refusal(&self.app, request.uri().path(), fault);
+        let refusal = wires::refusal(&self.app.load(), request.uri().path(), fault);
         Step::Refused(Some(unread(request, refusal)))
     }
 }

@@ -13,11 +13,14 @@ mod testing;
 mod text_share;
 mod wires;
 
-pub use app::{App, ServerParts};
+pub use app::{App, CurrentApp, ServerParts};
 pub use auth::{Auth, AuthParts, JwksLocation, JwtSettings};
 pub use body::{BodyLimits, expect_json, read as read_body};
 pub use layers::AuthenticatedRouter;
-pub use listener::{ConnectionKey, DrainReport, ListenerConfig, Peer, serve};
+pub use listener::{
+    CertificateFiles, ConnectionKey, DrainReport, ListenerConfig, ListeningSocket, Peer, ServerTls, TlsError, Validity,
+    serve,
+};
 pub use origins::AllowedOrigins;
 pub use proxies::TrustedProxies;
 pub use request_memory::RequestMemory;

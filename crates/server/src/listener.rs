@@ -1,8 +1,8 @@
 //! The accept loop: accepts connections, limits them, and drains them at shutdown.
 //!
 //! hyper implements HTTP/1; this file decides which connections are served and for how long. `connection` serves one
-//! connection, `client_stream` is its stream, `switch` hands it to another protocol, and `reply` has the responses that
-//! no wire sends.
+//! connection, `socket` and `tls` are its transport, `client_stream` is its stream, `switch` hands it to another protocol,
+//! and `reply` has the responses that no wire sends.
 
 mod client_stream;
 mod connection;
@@ -10,12 +10,13 @@ mod connection_limits;
 mod head_guard;
 mod key_connections;
 mod reply;
+mod socket;
 mod switch;
+mod tls;
 
 use std::{collections::VecDeque, future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use tokio::{
-    net::{TcpListener, TcpStream},
     sync::watch,
     task::{AbortHandle, Id, JoinError, JoinSet},
     time::{Instant, sleep_until},
@@ -25,13 +26,16 @@ use tracing::{debug, error, info, warn};
 use self::connection::{Connections, HttpService};
 use self::connection_limits::{Activity, ConnectionLimits};
 use self::reply::Refusal;
+use self::socket::AcceptedSocket;
 use crate::proxies::TrustedProxies;
 
 pub use self::connection::Peer;
 pub(crate) use self::connection::linger;
 pub use self::key_connections::ConnectionKey;
 pub(crate) use self::key_connections::KeyConnections;
+pub use self::socket::ListeningSocket;
 pub(crate) use self::switch::{Switch, Switched};
+pub use self::tls::{CertificateFiles, ServerTls, TlsError, Validity};
 
 /// The maximum number of connections beyond the limit that are handled at once: health checks, and refusals whose
 /// client has not hung up.
@@ -51,7 +55,8 @@ pub struct ListenerConfig {
     pub proxies: TrustedProxies,
     /// The maximum size of a request head; a larger one gets a 431. At least 8 KiB.
     pub max_head_bytes: usize,
-    /// The time for a complete request head, for the first byte of a connection, and between two requests.
+    /// The time for a TLS handshake, for a complete request head, for the first byte of a connection, and between two
+    /// requests.
     pub header_timeout: Duration,
     /// How long a client may leave a full socket unread before it is disconnected.
     pub write_timeout: Duration,
@@ -90,22 +95,22 @@ pub struct DrainReport {
 /// try elsewhere or later, where a backlog would look like a server that hangs. New connections during a drain get the
 /// same response.
 pub async fn serve(
-    listener: TcpListener,
+    listener: impl Into<ListeningSocket>,
     service: impl HttpService,
     config: ListenerConfig,
     shutdown: impl Future<Output = ()> + Send,
 ) -> DrainReport {
-    serve_from(listener, service, config, shutdown).await
+    serve_from(listener.into(), service, config, shutdown).await
 }
 
 /// A source of connections; a trait so that a test can make the system run out of sockets.
 trait Accept {
-    fn accept(&mut self) -> impl Future<Output = io::Result<(TcpStream, SocketAddr)>> + Send;
+    fn accept(&mut self) -> impl Future<Output = io::Result<(AcceptedSocket, SocketAddr)>> + Send;
 }
 
-impl Accept for TcpListener {
-    async fn accept(&mut self) -> io::Result<(TcpStream, SocketAddr)> {
-        TcpListener::accept(self).await
+impl Accept for ListeningSocket {
+    async fn accept(&mut self) -> io::Result<(AcceptedSocket, SocketAddr)> {
+        ListeningSocket::accept(self).await
     }
 }
 
@@ -194,7 +199,7 @@ struct Acceptor<A> {
 
 impl<A: Accept> Acceptor<A> {
     /// The next connection. No failure to accept ends the loop; dropping this future loses no connection.
-    async fn next(&mut self) -> (TcpStream, SocketAddr) {
+    async fn next(&mut self) -> (AcceptedSocket, SocketAddr) {
         loop {
             if let Some((_, until)) = self.pause {
                 sleep_until(until).await;

@@ -1,18 +1,19 @@
 use axum::Router;
 use axum::routing::get;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 
 use super::*;
 
 /// Fails a few times before it accepts, like a process that ran out of descriptors.
 struct Exhausted {
-    listener: TcpListener,
+    listener: ListeningSocket,
     failures: u32,
 }
 
 impl Accept for Exhausted {
-    async fn accept(&mut self) -> io::Result<(TcpStream, SocketAddr)> {
+    async fn accept(&mut self) -> io::Result<(AcceptedSocket, SocketAddr)> {
         const EMFILE: i32 = 24;
         if self.failures > 0 {
             self.failures -= 1;
@@ -29,7 +30,7 @@ async fn running_out_of_sockets_does_not_end_the_loop() {
     let router = Router::new().route("/", get(|| async { "here" }));
     let (stop, stopped) = oneshot::channel::<()>();
     let served = JoinSet::from_iter([serve_from(
-        Exhausted { listener, failures: 3 },
+        Exhausted { listener: listener.into(), failures: 3 },
         router,
         ListenerConfig::default(),
         async move {
@@ -53,7 +54,7 @@ async fn pauses_between_failed_accepts_grow_and_stay_bounded() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap());
     let mut acceptor = Acceptor {
-        source: Exhausted { listener, failures: 10 },
+        source: Exhausted { listener: listener.into(), failures: 10 },
         refusals: JoinSet::new(),
         oldest: VecDeque::new(),
         pause: None,

@@ -8,7 +8,10 @@ use std::{sync::Arc, time::Duration};
 
 use amalgam_app::{
     Application, Limits,
-    administration::keys::{ConfiguredKey, Pepper},
+    administration::{
+        keys::{ConfiguredKey, Pepper},
+        reload::ReloadRequests,
+    },
     assistant::{AssistantSettings, SessionQueues},
     execute::ExecuteSettings,
 };
@@ -115,6 +118,7 @@ pub(crate) fn app(state: TenantState) -> Arc<App> {
         assistant: AssistantSettings::default(),
         limits,
         session_queues: SessionQueues::default(),
+        reload: ReloadRequests::new().0,
     };
     Arc::new(App::new(ServerParts { app: Arc::new(application), auth, origins: AllowedOrigins::default() }))
 }

@@ -26,7 +26,7 @@ use axum::{
 use http::Method;
 
 use crate::{
-    app::App,
+    app::{App, CurrentApp},
     layers::{self, AuthenticatedRouter, WireSet},
 };
 use assistant::AssistantError;
@@ -139,6 +139,7 @@ pub static ROUTES: &[RouteInfo] = &[
     RouteInfo::guarded(Method::GET, "/admin/diagnose"),
     RouteInfo::guarded(Method::GET, "/admin/turns"),
     RouteInfo::guarded(Method::GET, "/admin/turns/tail"),
+    RouteInfo::guarded(Method::POST, "/admin/reload"),
     RouteInfo::guarded(Method::GET, "/admin/turns/{response_id}"),
     RouteInfo::guarded(Method::GET, "/admin/usage"),
     RouteInfo::public(Method::GET, "/healthz"),
@@ -147,21 +148,21 @@ pub static ROUTES: &[RouteInfo] = &[
 ];
 
 /// All wires.
-pub fn router(app: Arc<App>) -> AuthenticatedRouter {
-    authenticated(app, api_routes().merge(admin::routes()), WireSet::All)
+pub fn router(app: impl Into<CurrentApp>) -> AuthenticatedRouter {
+    authenticated(app.into(), api_routes().merge(admin::routes()), WireSet::All)
 }
 
 /// All wires except the administration, for a listener that other machines can reach.
-pub fn without_administration(app: Arc<App>) -> AuthenticatedRouter {
-    authenticated(app, api_routes(), WireSet::WithoutAdministration)
+pub fn without_administration(app: impl Into<CurrentApp>) -> AuthenticatedRouter {
+    authenticated(app.into(), api_routes(), WireSet::WithoutAdministration)
 }
 
 /// Only the administration, for a listener of its own.
-pub fn administration(app: Arc<App>) -> AuthenticatedRouter {
-    authenticated(app, Router::new().merge(admin::routes()).merge(ops::routes()), WireSet::Administration)
+pub fn administration(app: impl Into<CurrentApp>) -> AuthenticatedRouter {
+    authenticated(app.into(), Router::new().merge(admin::routes()).merge(ops::routes()), WireSet::Administration)
 }
 
-fn api_routes() -> Router<Arc<App>> {
+fn api_routes() -> Router<CurrentApp> {
     Router::new()
         .merge(responses::routes())
         .merge(conversations::routes())
@@ -171,8 +172,8 @@ fn api_routes() -> Router<Arc<App>> {
         .merge(ops::routes())
 }
 
-fn authenticated(app: Arc<App>, routes: Router<Arc<App>>, wires: WireSet) -> AuthenticatedRouter {
-    let router = routes.fallback(no_such_path).method_not_allowed_fallback(no_such_method).with_state(Arc::clone(&app));
+fn authenticated(app: CurrentApp, routes: Router<CurrentApp>, wires: WireSet) -> AuthenticatedRouter {
+    let router = routes.fallback(no_such_path).method_not_allowed_fallback(no_such_method).with_state(app.clone());
     AuthenticatedRouter::new(app, router, wires)
 }
 

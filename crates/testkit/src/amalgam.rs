@@ -5,6 +5,8 @@
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -35,6 +37,8 @@ pub struct Setup {
     ignored: Option<String>,
     full_disk: bool,
     seeded: bool,
+    listen: Option<String>,
+    passed: Option<Arc<TcpListener>>,
 }
 
 /// A folder with a configuration and data, removed with its last handle. Servers that follow each other, or that run
@@ -135,6 +139,18 @@ impl Setup {
         self
     }
 
+    /// Listens here instead of on a free port of 127.0.0.1.
+    pub fn listen(mut self, address: &str) -> Self {
+        self.listen = Some(address.to_owned());
+        self
+    }
+
+    /// Passes a listening socket to the server, as systemd does.
+    pub fn pass_socket(mut self, socket: TcpListener) -> Self {
+        self.passed = Some(Arc::new(socket));
+        self
+    }
+
     /// Uses a folder that there is already, and what is in it.
     pub fn home(mut self, home: &Home) -> Self {
         self.home = Some(home.clone());
@@ -213,9 +229,17 @@ impl Amalgam {
         let config = folder.join("amalgam.toml");
         std::fs::write(&config, setup.toml()).expect("a fresh folder takes a file");
 
-        let mut command = match &setup.ignored {
-            None => Command::new(&binary),
-            Some(signal) => {
+        let mut command = match (&setup.ignored, &setup.passed) {
+            (None, None) => Command::new(&binary),
+            (None, Some(_)) => {
+                // The socket arrives as standard input; the shell makes it the first passed descriptor, and its process
+                // becomes the server's.
+                let mut shell = Command::new("sh");
+                let script = "exec 3<&0 0</dev/null; export LISTEN_FDS=1 LISTEN_PID=$$; exec \"$0\" \"$@\"";
+                shell.args(["-c", script]).arg(&binary);
+                shell
+            }
+            (Some(signal), _) => {
                 // What a shell ignores, the program that takes its place ignores too.
                 let mut shell = Command::new("sh");
                 let limit = if setup.full_disk { "ulimit -S -f 0;" } else { "" };
@@ -223,9 +247,12 @@ impl Amalgam {
                 shell
             }
         };
-        command.arg("serve").arg("--config").arg(&config).args(["--listen", "127.0.0.1:0"]);
+        let listen = setup.listen.as_deref().unwrap_or("127.0.0.1:0");
+        command.arg("serve").arg("--config").arg(&config).args(["--listen", listen]);
         command.arg("--data").arg(folder.join("data")).args(&setup.arguments);
-        command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let input = setup.passed.as_ref().map(|socket| OwnedFd::from(socket.try_clone().expect("a socket has copies")));
+        command.stdin(input.map_or_else(Stdio::null, Stdio::from));
+        command.current_dir(folder).stdout(Stdio::piped()).stderr(Stdio::piped());
         // The environment of the test run must not leak into the server.
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
@@ -305,6 +332,15 @@ impl Amalgam {
     /// The folder with its configuration (`amalgam.toml`) and its data (`data`).
     pub fn folder(&self) -> &Path {
         self.home.path()
+    }
+
+    /// The administrator's key that the first start has written to the data folder.
+    pub fn first_key(&self) -> String {
+        let path = self.folder().join("data/admin.key");
+        match std::fs::read_to_string(&path) {
+            Ok(key) => key.trim().to_owned(),
+            Err(error) => panic!("{} cannot be read: {error}; the server printed {:?}", path.display(), self.stdout()),
+        }
     }
 
     /// The same folder, to start another server in.

@@ -14,6 +14,15 @@ pub struct Certificates {
 impl Certificates {
     /// Makes an authority, and a certificate of it for `names`, such as `DNS:localhost,IP:127.0.0.1`.
     pub fn for_names(names: &str) -> Self {
+        Self::valid_for(names, 2)
+    }
+
+    /// The same with a certificate that has expired a day ago.
+    pub fn expired(names: &str) -> Self {
+        Self::valid_for(names, -1)
+    }
+
+    fn valid_for(names: &str, days: i32) -> Self {
         let folder = tempfile::tempdir().expect("a folder can be made");
         let made = Self { folder };
         let extensions = format!("subjectAltName={names}\nbasicConstraints=CA:FALSE\n");
@@ -21,8 +30,8 @@ impl Certificates {
         made.openssl("req -x509 -subj /CN=authority -days 2 -keyout authority.key -out authority.crt", NEW_KEY);
         made.openssl("req -subj /CN=server -keyout server.key -out server.csr", NEW_KEY);
         made.openssl(
-            "x509 -req -in server.csr -CA authority.crt -CAkey authority.key -CAcreateserial -days 2",
-            "-extfile extensions -out server.crt",
+            "x509 -req -in server.csr -CA authority.crt -CAkey authority.key -CAcreateserial",
+            &format!("-days {days} -extfile extensions -out server.crt"),
         );
         made
     }

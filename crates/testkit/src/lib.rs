@@ -12,6 +12,7 @@ mod front;
 mod proxy;
 mod raw_connection;
 mod record;
+mod secure_connection;
 mod serving;
 mod upstream;
 
@@ -27,4 +28,5 @@ pub use front::Front;
 pub use proxy::ConnectProxy;
 pub use raw_connection::RawConnection;
 pub use record::Polling;
+pub use secure_connection::{SecureConnection, TlsVersion};
 pub use upstream::{Gate, Reply, ReplyEnding, Request, Upstream};

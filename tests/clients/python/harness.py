@@ -28,7 +28,7 @@ UPSTREAM_KIND = {"chat": "chat", "resp": "responses", "anthropic": "anthropic"}
 # Codex chooses its tools by the beginning of the model's name, so the names for it say which set they bring about.
 CODEX_NAMES = ["m", "gpt-5.5", "gpt-5.6-sol"]
 START_SECONDS = 20
-KEY_PREFIX = "admin key (shown once): "
+KEY_PREFIX = "admin key written to "
 
 
 @dataclass
@@ -76,7 +76,7 @@ class Gateway:
         self.config.write_text("\n".join([text or config_text(upstreams.url), *lines, ""]))
         self.log = folder / "amalgam.log"
         self.place = ["--config", self.config, "--data", self.data]
-        # The key that a first start prints, where no other key is configured.
+        # The key of a first start, where no other key is configured.
         self.first_key = ""
         self.settings = settings
         with self.log.open("wb") as log:
@@ -112,7 +112,7 @@ class Gateway:
             raise
 
     def _address(self) -> str:
-        """Where the server listens. A first start prints a key before that."""
+        """Where the server listens. A first start names the file of its key before that."""
         prefix = "amalgam listening on "
         lines: queue.Queue[str] = queue.Queue()
 
@@ -127,7 +127,7 @@ class Gateway:
         try:
             while line := lines.get(timeout=START_SECONDS):
                 if line.startswith(KEY_PREFIX):
-                    self.first_key = line.removeprefix(KEY_PREFIX).strip()
+                    self.first_key = Path(line.removeprefix(KEY_PREFIX).strip()).read_text().strip()
                 if line.startswith(prefix):
                     return line.removeprefix(prefix).strip()
         except queue.Empty:

@@ -22,7 +22,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 use crate::cli::ConfigArgs;
-use crate::config::{Config, Mcp, McpTransport, Sources, StoreUrl, Upstream};
+use crate::config::{Config, ListenAddress, Mcp, McpTransport, Sources, StoreUrl, Upstream};
 use crate::default_model::DisplayedModel;
 use crate::storage::{self, StoreStatus};
 use crate::terminal::{print_json, print_stdout};
@@ -89,9 +89,9 @@ async fn examine(args: ConfigArgs) -> Vec<Finding> {
     }];
     let hint = "see 'amalgam check' for every value and its origin";
     findings.extend(loaded.warnings.iter().map(|warning| Finding::warn("configuration", warning, hint)));
-    findings.push(port(config.server.listen).await);
+    findings.push(listener(&config.server.listen).await);
     if !config.is_local() {
-        findings.push(port(config.server.admin_listen).await);
+        findings.push(listener(&config.server.admin_listen).await);
     }
     findings.push(data_folder(&config.data));
     let (look, store) = storage::inspect(&config.store, config.pool).await;
@@ -121,6 +121,26 @@ async fn door_models(config: &Config) -> Vec<Finding> {
         (None, _) => Finding::warn(check, &model, "set `[assistant] model` to a model that an upstream has"),
     };
     vec![finding("assistant door"), finding("execute door")]
+}
+
+async fn listener(address: &ListenAddress) -> Finding {
+    match address {
+        ListenAddress::Tcp(address) => port(*address).await,
+        ListenAddress::Unix(path) => socket(path),
+    }
+}
+
+/// Whether a Unix socket can be created.
+fn socket(path: &Path) -> Finding {
+    let check = format!("socket {}", path.display());
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match write_and_remove(folder) {
+        Ok(()) => Finding::ok(&check, "its folder is writable"),
+        Err(error) => {
+            let detail = format!("cannot write in {}: {error}", folder.display());
+            Finding::fail(&check, detail, "create the folder, or give this user the right to write there")
+        }
+    }
 }
 
 async fn port(listen: SocketAddr) -> Finding {

@@ -1,27 +1,40 @@
 //! `amalgam serve`: runs the server until SIGTERM or SIGINT.
 
-use std::io;
-use std::net::SocketAddr;
+mod certificates;
+mod service_manager;
+mod signals;
+mod sockets;
+mod startup;
+mod unix_socket;
+
 use std::sync::Arc;
 use std::time::Duration;
 
+use amalgam_app::administration::reload::ReloadCaller;
 use amalgam_app::turns::QueueRunner;
 use amalgam_engine::Runner;
-use amalgam_server::{AuthenticatedRouter, DrainReport, ListenerConfig};
+use amalgam_server::ServerTls;
 use anyhow::Context as _;
 use clap::Args;
-use secrecy::ExposeSecret as _;
-use tokio::net::{TcpListener, TcpSocket};
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
+use self::service_manager::{ServiceState, feed_watchdog, notify};
+use self::signals::{ProcessSignal, Signals};
+use self::sockets::{Listener, PassedSockets};
 use crate::cli::ConfigArgs;
-use crate::config::{Config, LoadedConfig, Sources};
+use crate::config::{Config, Flags, LoadedConfig, Setting, Sources};
 use crate::default_model::DisplayedModel;
-use crate::logs;
+use crate::logs::{self, LogFilter};
+use crate::reload::Reloader;
 use crate::terminal::print_stdout;
 use crate::wire_up::{self, AssembledServer};
+
+/// How long background turns may take to be stored at shutdown.
+const STORE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Running turns are cancelled this long before the drain deadline, so that their callers get an answer.
+const ANSWER_TIME: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
@@ -29,60 +42,81 @@ pub(crate) struct ServeArgs {
     config: ConfigArgs,
 }
 
-/// Reads the configuration, starts logging and logs warnings.
-pub(crate) fn load(args: &ServeArgs) -> anyhow::Result<LoadedConfig> {
-    let loaded = Config::load(&Sources::gather(args.config.clone().into())?)?;
-    logs::init(&loaded.config.log)?;
-    for warning in &loaded.warnings {
+/// What `run` starts with: gathered before the runtime has threads.
+pub(crate) struct ServeInput {
+    flags: Flags,
+    config: Config,
+    settings: Vec<Setting>,
+    log: LogFilter,
+    passed: PassedSockets,
+}
+
+/// Reads the configuration, takes passed sockets, starts logging and logs warnings.
+pub(crate) fn load(args: &ServeArgs) -> anyhow::Result<ServeInput> {
+    let flags: Flags = args.config.clone().into();
+    let LoadedConfig { config, settings, warnings } = Config::load(&Sources::gather(flags.clone())?)?;
+    let log = logs::init(&config.log)?;
+    for warning in &warnings {
         warn!("{warning}");
     }
-    Ok(loaded)
+    Ok(ServeInput { flags, config, settings, log, passed: PassedSockets::take()? })
 }
 
 /// Serves until SIGTERM or SIGINT, then drains running turns.
-pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
+pub(crate) async fn run(input: ServeInput) -> anyhow::Result<()> {
+    let ServeInput { flags, config, settings, log, mut passed } = input;
+    let tls = config.server.tls.as_ref().map(certificates::load).transpose()?;
+    let mut listen = |key: &str, address| match passed.next(key, address, tls.as_ref())? {
+        Some(listener) => Ok(listener),
+        None => Listener::bind(address, tls.as_ref()),
+    };
     // Links in answers name the port, which may be any free one.
-    let main = Door::bind(config.server.listen)?;
-    let AssembledServer { app, names, engine, admission, auth, tools, life, first_key } =
-        wire_up::assemble(&config, main.bound).await?;
-    let runner = Arc::new(QueueRunner::new(app.application()));
-    engine.register_process(life).await.context("registering this process in the store")?;
-    // Where other machines come in, the administration has a door of its own.
+    let main = listen("listen", &config.server.listen)?;
+    let url = main.address.url(main.scheme());
+    let AssembledServer { application, names, engine, live, reload_callers, tools, housekeeping, first_key } =
+        wire_up::assemble(&config, &url).await?;
+    let (app, auth, admission) = (live.server.clone(), live.auth.clone(), live.admission.clone());
+    let runner = Arc::new(QueueRunner::new(&application));
+    engine.register_process(housekeeping).await.context("registering this process in the store")?;
+    // Where other machines can reach the server, the administration has a listener of its own.
     let admin = match config.is_local() {
         true => None,
-        false => Some(Door::bind(config.server.admin_listen)?),
+        false => Some(listen("admin_listen", &config.server.admin_listen)?),
     };
     let mut signals = Signals::new()?;
     if let Some(issued) = first_key {
-        print_stdout(format_args!("admin key (shown once): {}", issued.key.expose_secret()))?;
+        startup::hand_over_first_key(&config, &issued)?;
     }
+    startup::log_configuration(&config, &main, admin.as_ref());
     if let Some(admin) = &admin {
-        print_stdout(format_args!("amalgam administration on http://{}", admin.bound))?;
+        print_stdout(format_args!("amalgam administration on {}", admin.shown()))?;
     }
     // One line that scripts wait for; everything else goes to the log.
-    print_stdout(format_args!("amalgam listening on http://{}", main.bound))?;
+    print_stdout(format_args!("amalgam listening on {}", main.shown()))?;
+    notify(ServiceState::Ready);
 
     let (stopping, stop) = watch::channel(false);
-    let signal = async {
-        signals.wait().await;
+    let reloader = Reloader { flags, config: config.clone(), settings, log, application, live };
+    let shutdown = async {
+        reload_until_stop(&mut signals, reload_callers, reloader, tls.as_ref()).await;
         info!("stopping: no new turns, running ones may end");
+        notify(ServiceState::Stopping);
         app.drain();
         admission.close();
         stopping.send_replace(true);
-        let patience = config.server.drain_timeout.saturating_sub(LAST_WORDS.min(config.server.drain_timeout / 2));
+        let patience = config.server.drain_timeout.saturating_sub(ANSWER_TIME.min(config.server.drain_timeout / 2));
         tokio::time::sleep(patience).await;
         admission.end_turns();
         // Turns that are not stored by then are recovered by another process or at the next start.
-        tokio::time::sleep(config.server.drain_timeout - patience + FAREWELL).await;
+        tokio::time::sleep(config.server.drain_timeout - patience + STORE_TIMEOUT).await;
     };
-    let listener = || wire_up::listener(&config);
+    let limits = || wire_up::listener(&config);
     let serving = async {
         match admin {
-            None => main.serve(amalgam_server::router(Arc::clone(&app)), listener(), stop.clone()).await,
+            None => main.serve(amalgam_server::router(app.clone()), limits(), stop.clone()).await,
             Some(admin) => {
-                let wires =
-                    main.serve(amalgam_server::without_administration(Arc::clone(&app)), listener(), stop.clone());
-                let admin = admin.serve(amalgam_server::administration(Arc::clone(&app)), listener(), stop.clone());
+                let wires = main.serve(amalgam_server::without_administration(app.clone()), limits(), stop.clone());
+                let admin = admin.serve(amalgam_server::administration(app.clone()), limits(), stop.clone());
                 tokio::join!(wires, admin).0
             }
         }
@@ -93,26 +127,22 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         engine.wait_for_tasks().await;
         report
     };
-    // An upstream may have to be asked what it has, which must not hold up the start.
-    let announced = async {
-        let model = DisplayedModel::of(&config, &names).await;
-        let wires = "the assistant (/api/v2/ai-agent) and execute (/api/agent) doors";
-        match (&model.upstream, &model.missing_key) {
-            (Some(_), None) => info!("{wires} use {model}, unless a tenant or profile names another"),
-            (Some(_), Some(variable)) => warn!("{wires} use {model}, whose key {variable} is not set"),
-            (None, _) => warn!("{wires} have {model}; set `[assistant] model`"),
-        }
-    };
-    let life = async {
-        tokio::join!(engine.housekeep(life, Arc::clone(&runner) as Arc<dyn Runner>), auth.write_last_used(), announced)
+    let periodic = async {
+        tokio::join!(
+            engine.housekeep(housekeeping, Arc::clone(&runner) as Arc<dyn Runner>),
+            auth.write_last_used(),
+            log_default_model(&config, &names),
+            certificates::watch(tls.as_ref()),
+            feed_watchdog(),
+        )
     };
     // Only the work ends; the others go on for as long as it does.
     let report = tokio::select! {
         report = working => Some(report),
-        () = signal => None,
-        _ = life => return Ok(()),
+        () = shutdown => None,
+        _ = periodic => return Ok(()),
     };
-    engine.shut_down(FAREWELL).await;
+    engine.shut_down(STORE_TIMEOUT).await;
     tokio::join!(tools.close(), auth.flush_last_used());
     match report {
         Some(report) => info!(finished = report.finished, dropped = report.dropped, "stopped after {:?}", report.took),
@@ -121,75 +151,45 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A listening socket.
-struct Door {
-    listener: TcpListener,
-    bound: SocketAddr,
-}
-
-impl Door {
-    fn bind(address: SocketAddr) -> anyhow::Result<Self> {
-        let listener = listen(address).with_context(|| format!("listening on {address}"))?;
-        let bound = listener.local_addr().context("asking for the bound address")?;
-        Ok(Self { listener, bound })
-    }
-
-    async fn serve(
-        self,
-        router: AuthenticatedRouter,
-        config: ListenerConfig,
-        mut stop: watch::Receiver<bool>,
-    ) -> DrainReport {
-        let shutdown = async move {
-            // The sender lives for as long as this is waited for.
-            let _ = stop.wait_for(|stop| *stop).await;
+/// Reloads the configuration and the certificate on SIGHUP and on requests of operators, one at a time, until the process has
+/// to stop.
+async fn reload_until_stop(
+    signals: &mut Signals,
+    mut callers: mpsc::Receiver<ReloadCaller>,
+    mut reloader: Reloader,
+    tls: Option<&ServerTls>,
+) {
+    loop {
+        let caller = tokio::select! {
+            biased;
+            signal = signals.next() => match signal {
+                ProcessSignal::Stop => return,
+                ProcessSignal::Reload => None,
+            },
+            // The application holds a sender for as long as this runs.
+            Some(caller) = callers.recv() => Some(caller),
         };
-        amalgam_server::serve(self.listener, router, config, shutdown).await
-    }
-}
-
-/// How long background turns may take to be stored at shutdown.
-const FAREWELL: Duration = Duration::from_secs(5);
-
-/// Running turns are cancelled this long before the drain deadline, so that their callers get an answer.
-const LAST_WORDS: Duration = Duration::from_secs(1);
-
-/// The send buffer for a client that does not read. The system's default grows to megabytes.
-const SEND_BUFFER: u32 = 128 * 1024;
-
-/// The backlog of connections that wait to be accepted.
-const BACKLOG: u32 = 1024;
-
-/// Binds the address; socket options set here apply to every accepted connection.
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = match address.is_ipv4() {
-        true => TcpSocket::new_v4(),
-        false => TcpSocket::new_v6(),
-    }?;
-    socket.set_reuseaddr(true)?;
-    socket.set_send_buffer_size(SEND_BUFFER)?;
-    socket.bind(address)?;
-    socket.listen(BACKLOG)
-}
-
-/// The signals that shut the process down.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn new() -> anyhow::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate()).context("listening for SIGTERM")?,
-            interrupt: signal(SignalKind::interrupt()).context("listening for SIGINT")?,
-        })
-    }
-
-    async fn wait(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+        notify(ServiceState::Reloading);
+        certificates::refresh(tls).await;
+        let result = reloader.reload().await;
+        if result.is_ok() {
+            startup::log_reloadable(&reloader.config);
         }
+        // The caller may have left.
+        if let Some(caller) = caller {
+            let _ = caller.send(result);
+        }
+        notify(ServiceState::Ready);
+    }
+}
+
+/// Logs the model for callers that name none. An upstream may have to be asked what it has, which must not delay the start.
+async fn log_default_model(config: &Config, names: &amalgam_models::ModelNames) {
+    let model = DisplayedModel::of(config, names).await;
+    let wires = "the assistant (/api/v2/ai-agent) and execute (/api/agent) doors";
+    match (&model.upstream, &model.missing_key) {
+        (Some(_), None) => info!("{wires} use {model}, unless a tenant or profile names another"),
+        (Some(_), Some(variable)) => warn!("{wires} use {model}, whose key {variable} is not set"),
+        (None, _) => warn!("{wires} have {model}; set `[assistant] model`"),
     }
 }

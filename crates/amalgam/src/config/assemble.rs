@@ -14,7 +14,8 @@ use super::secret::Secret;
 use super::sources::{Flags, Sources};
 use super::{
     Choice as _, Config, Egress, Execute, Jwt, KeySetLocation, Kind, Limits, LoadedConfig, Log, Mcp, McpTransport,
-    Modality, Pool, Remote, Retention, Server, StoreUrl, Tenant, Upstream, assistant, checks, environment, file, proxy,
+    Modality, Pool, Remote, Retention, Server, StoreUrl, Tenant, TlsFiles, Upstream, assistant, checks, environment,
+    file, proxy,
 };
 
 pub(crate) fn load(sources: &Sources) -> Result<LoadedConfig, Faults> {
@@ -73,7 +74,8 @@ fn config(reader: &mut Reader<'_>, sources: &Sources) -> Config {
     let process = &KeyPath::section(Section::Process);
     let _: Option<String> = reader.optional(process, "config");
     let data: PathBuf = reader.value(process, "data");
-    let log = Log { filter: reader.value(process, "log"), format: reader.value(process, "log_format") };
+    let log_section = &KeyPath::section(Section::Log);
+    let log = Log { filter: reader.value(log_section, "level"), format: reader.value(log_section, "format") };
     let bootstrap_key = process_secret(reader, "bootstrap_key");
     let secret_key = process_secret(reader, "secret_key");
     let server = server(reader);
@@ -140,6 +142,7 @@ fn server(reader: &mut Reader<'_>) -> Server {
     Server {
         listen: reader.value(at, "listen"),
         admin_listen: reader.value(at, "admin_listen"),
+        tls: tls(reader),
         public_url: reader.optional(at, "public_url"),
         allowed_origins: reader.value(at, "allowed_origins"),
         trusted_proxies: reader.value(at, "trusted_proxies"),
@@ -150,6 +153,31 @@ fn server(reader: &mut Reader<'_>) -> Server {
         header_timeout: reader.value(at, "header_timeout"),
         body_timeout: reader.value(at, "body_timeout"),
         drain_timeout: reader.value(at, "drain_timeout"),
+    }
+}
+
+fn tls(reader: &mut Reader<'_>) -> Option<TlsFiles> {
+    let at = &KeyPath::section(Section::Tls);
+    let files = ["certificate", "key"].map(|name| reader.optional::<PathBuf>(at, name).map(|path| (name, path)));
+    match files {
+        [None, None] => None,
+        [Some((name, certificate)), Some((_, key))] => Some(TlsFiles {
+            certificate: beside_file(reader, at, name, certificate),
+            key: beside_file(reader, at, "key", key),
+        }),
+        [Some((set, _)), None] | [None, Some((set, _))] => {
+            let missing = if set == "key" { "certificate" } else { "key" };
+            reader.fault(reader.origin(at, set), format!("{at} has a '{set}' and no '{missing}'; it needs both"));
+            None
+        }
+    }
+}
+
+/// A path of the configuration file is relative to its folder.
+fn beside_file(reader: &Reader<'_>, at: &KeyPath, name: &str, path: PathBuf) -> PathBuf {
+    match reader.origin(at, name) {
+        Origin::File { path: file, .. } => file.parent().unwrap_or(Path::new("")).join(path),
+        _ => path,
     }
 }
 
@@ -194,10 +222,7 @@ fn jwt(reader: &mut Reader<'_>) -> Option<Jwt> {
     let jwks = reader.optional::<String>(at, "jwks").map(|text| match text.contains("://") {
         true => KeySetLocation::Url(text),
         // Relative to the configuration file, as with the files of secrets.
-        false => KeySetLocation::File(match reader.origin(at, "jwks") {
-            Origin::File { path, .. } => path.parent().unwrap_or(Path::new("")).join(text),
-            _ => text.into(),
-        }),
+        false => KeySetLocation::File(beside_file(reader, at, "jwks", text.into())),
     });
     let tenant_claim = reader.value(at, "jwt_tenant_claim");
     let max_lifetime = reader.value(at, "jwt_max_lifetime");

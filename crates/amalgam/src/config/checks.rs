@@ -65,7 +65,7 @@ fn listeners(config: &Config, reader: &mut Reader<'_>) {
     if config.is_local() {
         return;
     }
-    if !is_loopback(config.server.admin_listen.ip()) {
+    if !config.server.admin_listen.is_local() {
         let origin = reader.origin(&KeyPath::section(Section::Server), "admin_listen");
         reader.warn(&origin, format!("other machines can reach the administration on {}", config.server.admin_listen));
     }

@@ -127,7 +127,7 @@ fn takes(key: &Key) -> String {
         Shape::Integer { least, most } => format!("number, {least} to {most}"),
         Shape::Duration { least, most } => format!("duration, {} to {}", milliseconds(least), milliseconds(most)),
         Shape::Size { least, most } => format!("size, {} to {}", size_to_text(least), size_to_text(most)),
-        Shape::Address => "address with port".to_owned(),
+        Shape::Listen => "address with port, or `unix:PATH`".to_owned(),
         Shape::Network => "network".to_owned(),
         Shape::Networks => "list of networks".to_owned(),
         Shape::Origin => "origin".to_owned(),

@@ -26,7 +26,10 @@ pub(crate) fn read(file: &SourceFile, layers: &mut Layers, faults: &mut Vec<Faul
     }
     let mut reader = FileReader { lines, layers, faults };
     for (name, origin, value) in in_file_order(&reader.lines, root.get_ref()) {
-        reader.section(name, origin, value);
+        match Section::named(name) {
+            Some(section) => reader.section(section, origin, value),
+            None => reader.faults.push(unknown_at_the_top(name, origin, value)),
+        }
     }
     Ok(())
 }
@@ -38,11 +41,7 @@ struct FileReader<'a> {
 }
 
 impl FileReader<'_> {
-    fn section(&mut self, name: &str, origin: Origin, value: &DeValue<'_>) {
-        let Some(section) = Section::named(name) else {
-            self.faults.push(unknown_at_the_top(name, origin, value));
-            return;
-        };
+    fn section(&mut self, section: Section, origin: Origin, value: &DeValue<'_>) {
         let Some(table) = self.table(value, &KeyPath::section(section), &origin) else { return };
         if !section.has_entries() {
             self.keys(&KeyPath::section(section), table);
@@ -51,7 +50,7 @@ impl FileReader<'_> {
         for (entry, origin, value) in in_file_order(&self.lines, table) {
             let at = KeyPath::entry(section, entry);
             if !value.is_table() && section.key(entry).is_some() {
-                let message = format!("'{entry}' belongs to an entry, as in [{name}.NAME]");
+                let message = format!("'{entry}' belongs to an entry, as in [{}.NAME]", section.name());
                 self.faults.push(Fault::new(origin, message));
                 continue;
             }
@@ -63,6 +62,10 @@ impl FileReader<'_> {
 
     fn keys(&mut self, at: &KeyPath, table: &DeTable<'_>) {
         for (name, origin, value) in in_file_order(&self.lines, table) {
+            if let Some(inner) = Section::named(&format!("{}.{name}", at.section.name())) {
+                self.section(inner, origin, value);
+                continue;
+            }
             match at.section.key(name) {
                 Some(key) => {
                     let raw = raw(&|offset| self.lines.origin(offset), value);

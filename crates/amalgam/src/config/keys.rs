@@ -9,8 +9,8 @@ use amalgam_models::{Dialect, ReplayReasoning, StructuredOutput, SystemRole, Too
 use super::choices::{Choice, ImageUrls, KeepTranscripts, Kind, LogFormat, Modality};
 use super::schema::DefaultValue::{self, Required, Unset, Value};
 use super::schema::Section::{
-    self, Assistant, Auth, Egress, Execute, Limits, Mcp, Models, Process, Retention, Seed, Server, Store, Tenants,
-    Upstreams,
+    self, Assistant, Auth, Egress, Execute, Limits, Log, Mcp, Models, Process, Retention, Seed, Server, Store, Tenants,
+    Tls, Upstreams,
 };
 use super::schema::{Key, Shape};
 
@@ -35,23 +35,27 @@ const fn key(section: Section, name: &'static str, shape: Shape, preset: Default
 pub(crate) const KEYS: &[Key] = &[
     key(Process, "config", Shape::Path, Unset("none"), "Path of the configuration file; `--config` overrides it. Without a file, the server binds loopback addresses only."),
     key(Process, "data", Shape::Path, Value("amalgam-data"), "The data folder; `--data` overrides it."),
-    key(Process, "bootstrap_key", Shape::Secret, Unset("none"), "An additional key for tenant 1 with all scopes. If it is set, the first start prints no key."),
+    key(Process, "bootstrap_key", Shape::Secret, Unset("none"), "An additional key for tenant 1 with all scopes. If it is set, the first start creates no key."),
     key(Process, "secret_key", Shape::Secret, Unset("none"), "The master keys that encrypt stored secrets and values given to clients, newest first, separated by commas; 32 bytes each, in hexadecimal or base64. Default: `secret.key` in the data folder."),
-    key(Process, "log", Shape::LogFilter, Value("info"), "Log level, or directives such as `info,amalgam=debug`."),
-    key(Process, "log_format", Shape::Choice(LogFormat::NAMES), Value("text"), "`text` for people, `json` for one JSON object per line."),
 
-    key(Server, "listen", Shape::Address, Value("127.0.0.1:8080"), "The address to listen on. Port 0 selects a free port. Any address except loopback requires a configuration file and a key."),
-    key(Server, "admin_listen", Shape::Address, Value("127.0.0.1:8081"), "The address for `/admin` if `listen` is not a loopback address. Otherwise `/admin` is on `listen`."),
-    key(Server, "public_url", Shape::BaseUrl, Unset("`http://` and the listen address"), "The address under which callers reach the server; links in responses start with it."),
+    key(Server, "listen", Shape::Listen, Value("127.0.0.1:8080"), "The address to listen on, or `unix:PATH` for a Unix socket. Port 0 selects a free port. Any address that other machines can reach requires a configuration file and a key."),
+    key(Server, "admin_listen", Shape::Listen, Value("127.0.0.1:8081"), "The address for `/admin` if other machines can reach `listen`. Otherwise `/admin` is on `listen`."),
+    key(Server, "public_url", Shape::BaseUrl, Unset("`http://`, with TLS `https://`, and the listen address"), "The address under which callers reach the server; links in responses start with it."),
     key(Server, "allowed_origins", Shape::Origins, Value(""), "Origins whose web pages may call the server, such as `https://app.example.com`. Requests of other pages get 403."),
     key(Server, "trusted_proxies", Shape::Networks, Value(""), "Networks of reverse proxies in front of the server, such as `127.0.0.0/8` or `10.1.2.3`. The server trusts their `X-Forwarded-For` and does not apply `max_connections_per_address` to them."),
     key(Server, "max_connections", count(1, 1_000_000), Value("10000"), "Maximum number of connections. A further connection replaces the one that has been idle longest; if none is idle, it gets 503. `/healthz` and `/readyz` are always answered."),
     key(Server, "max_connections_per_address", count(1, 1_000_000), Value("2000"), "The same for one client address; not applied to `trusted_proxies`."),
     key(Server, "max_connections_per_key", count(1, 1_000_000), Value("5000"), "Maximum number of connections of one key or token; requests on further connections get 429."),
     key(Server, "websocket_idle_timeout", TIMEOUT, Value("10m"), "How long a WebSocket stays open without a request. If a client does not answer a ping within 15 seconds, the connection is closed at once."),
-    key(Server, "header_timeout", TIMEOUT, Value("10s"), "Timeout for a complete request head, and for an idle keep-alive connection."),
+    key(Server, "header_timeout", TIMEOUT, Value("10s"), "Timeout for a TLS handshake, for a complete request head, and for an idle keep-alive connection."),
     key(Server, "body_timeout", TIMEOUT, Value("10s"), "Maximum pause inside a request body. After this time a body must also arrive at 16 KiB per second or faster."),
     key(Server, "drain_timeout", Shape::Duration { least: 0, most: DAY }, Value("30s"), "How long running requests may continue after SIGTERM or SIGINT."),
+
+    key(Tls, "certificate", Shape::Path, Unset("none"), "The server's certificate in PEM, followed by intermediate ones. With it, TCP listeners accept only HTTPS (TLS 1.2 and 1.3). Relative to the configuration file. The server reads changed files without a restart."),
+    key(Tls, "key", Shape::Path, Unset("none"), "The private key of the certificate in PEM, without a passphrase."),
+
+    key(Log, "level", Shape::LogFilter, Value("info"), "Log level, or directives such as `info,amalgam=debug`."),
+    key(Log, "format", Shape::Choice(LogFormat::NAMES), Value("text"), "`text` for people, `json` for one JSON object per line."),
 
     key(Store, "url", Shape::StoreUrl, Unset("`amalgam.db` in the data folder"), "The database: `sqlite:PATH`, or `postgres://USER:PASSWORD@HOST/DATABASE`; also `env:NAME` or `file:PATH`, because it may contain a password."),
     key(Store, "connections", count(1, 1000), Value("8"), "Size of this process's PostgreSQL connection pool. Writes of turns use two additional connections."),

@@ -24,6 +24,11 @@ impl KeyPath {
         Self { section, entry: Some(name.to_owned()) }
     }
 
+    /// The name of the entry with its section: `upstreams.openai`.
+    pub(crate) fn entry_path(&self) -> Option<String> {
+        self.entry.as_ref().map(|entry| format!("{}.{}", self.section.name(), quoted(entry)))
+    }
+
     /// The full name of a key, as `check` prints it: `upstreams.openai.base_url`.
     pub(crate) fn path(&self, key: &str) -> String {
         match (self.section, &self.entry) {

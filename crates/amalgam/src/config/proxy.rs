@@ -47,7 +47,14 @@ fn variable<'a>(name: &str, environment: &'a Environment, reader: &mut Reader<'_
 }
 
 fn show(key: &str, value: &str, origin: Origin, reader: &mut Reader<'_>) {
-    reader.settings.push(Setting { key: key.to_owned(), value: DisplayedValue::Value(value.into()), origin });
+    reader.settings.push(Setting {
+        key: key.to_owned(),
+        value: DisplayedValue::Value(value.into()),
+        origin,
+        section: None,
+        entry: None,
+        fingerprint: 0,
+    });
 }
 
 #[cfg(test)]

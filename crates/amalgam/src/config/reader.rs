@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use super::changes;
 use super::fault::{Fault, Origin};
 use super::layers::{KeyPath, Layers, LocatedValue};
-use super::schema::DefaultValue;
+use super::schema::{DefaultValue, Section};
 use super::sources::Environment;
 use super::suggest::did_you_mean;
 use super::value::{self, FromValue, Value};
@@ -16,6 +17,18 @@ pub(crate) struct Setting {
     pub(crate) key: String,
     pub(crate) value: DisplayedValue,
     pub(crate) origin: Origin,
+    /// None for variables that are no keys.
+    pub(crate) section: Option<Section>,
+    /// The entry that it belongs to: `upstreams.openai`.
+    pub(crate) entry: Option<String>,
+    /// Differs if the value differs, also if the displayed value hides it.
+    pub(crate) fingerprint: u64,
+}
+
+impl Setting {
+    fn of(at: &KeyPath, name: &str, value: DisplayedValue, origin: Origin, fingerprint: u64) -> Self {
+        Self { key: at.path(name), value, origin, section: Some(at.section), entry: at.entry_path(), fingerprint }
+    }
 }
 
 /// How `check` prints a value.
@@ -59,7 +72,7 @@ impl<'a> Reader<'a> {
             }
             (None, DefaultValue::Unset(meaning)) => {
                 let value = DisplayedValue::Unset(meaning);
-                self.settings.push(Setting { key: at.path(name), value, origin: Origin::Default });
+                self.settings.push(Setting::of(at, name, value, Origin::Default, 0));
                 return None;
             }
             (None, DefaultValue::Required) => {
@@ -71,7 +84,8 @@ impl<'a> Reader<'a> {
             Ok(value) => {
                 self.note_variables(&value);
                 let shown = DisplayedValue::Value(value.shown());
-                self.settings.push(Setting { key: at.path(name), value: shown, origin: located.origin.clone() });
+                let fingerprint = changes::fingerprint(&value);
+                self.settings.push(Setting::of(at, name, shown, located.origin.clone(), fingerprint));
                 Some(T::from_value(value).expect("the schema gives a key the shape that its field has"))
             }
             Err(faults) => {

@@ -8,6 +8,8 @@ use super::keys::KEYS;
 pub(crate) enum Section {
     Process,
     Server,
+    Tls,
+    Log,
     Store,
     Tenants,
     Auth,
@@ -26,6 +28,8 @@ impl Section {
     /// The tables of a file, in the order of the documentation.
     pub(crate) const FILE_SECTIONS: &[Self] = &[
         Self::Server,
+        Self::Tls,
+        Self::Log,
         Self::Store,
         Self::Tenants,
         Self::Auth,
@@ -40,11 +44,13 @@ impl Section {
         Self::Seed,
     ];
 
-    /// The name in the file and, in upper case, in variables.
+    /// The name in the file and, in upper case with underscores, in variables.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Process => "",
             Self::Server => "server",
+            Self::Tls => "server.tls",
+            Self::Log => "log",
             Self::Store => "store",
             Self::Tenants => "tenants",
             Self::Auth => "auth",
@@ -101,12 +107,15 @@ impl Key {
     /// The variables that set it; `entry` is the upper-case name of the entry.
     pub(crate) fn variables(&self, entry: Option<&str>) -> Vec<String> {
         let key = self.name.to_ascii_uppercase();
-        let section = self.section.name().to_ascii_uppercase();
+        let section = self.section.name().to_ascii_uppercase().replace('.', "_");
         match (self.section, entry) {
             (Section::Process, _) => vec![format!("AMALGAM_{key}")],
             // The short name is for typing; the long one follows the rule.
             (Section::Server, _) if self.name == "listen" => {
                 vec!["AMALGAM_LISTEN".to_owned(), "AMALGAM_SERVER_LISTEN".to_owned()]
+            }
+            (Section::Log, _) if self.name == "level" => {
+                vec!["AMALGAM_LOG".to_owned(), "AMALGAM_LOG_LEVEL".to_owned()]
             }
             (_, Some(entry)) => vec![format!("AMALGAM_{section}_{entry}_{key}")],
             (_, None) => vec![format!("AMALGAM_{section}_{key}")],
@@ -144,7 +153,8 @@ pub(crate) enum Shape {
         least: u64,
         most: u64,
     },
-    Address,
+    /// `HOST:PORT`, or `unix:PATH`.
+    Listen,
     /// A private target: `ADDRESS:PORT`, `ADDRESS`, `ADDRESS/PREFIX`, `HOST:PORT` or `HOST`.
     Target,
     Targets,

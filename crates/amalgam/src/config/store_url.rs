@@ -41,6 +41,14 @@ impl StoreUrl {
 }
 
 impl StoreUrl {
+    /// Adds everything in which two URLs can differ.
+    pub(crate) fn fingerprint(&self, hasher: &mut impl std::hash::Hasher) {
+        match self {
+            Self::Sqlite(path) => std::hash::Hash::hash(path, hasher),
+            Self::Postgres(url) => std::hash::Hash::hash(url.expose_secret(), hasher),
+        }
+    }
+
     /// The name of the file or of the database, for display.
     pub(crate) fn name(&self) -> String {
         let shown = self.to_string();

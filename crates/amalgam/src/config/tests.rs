@@ -62,7 +62,7 @@ fn flags_cover_the_environment_which_covers_the_file_which_covers_the_defaults()
     assert_eq!(shown("server.max_connections"), ("2".to_owned(), "AMALGAM_SERVER_MAX_CONNECTIONS".to_owned()));
     assert_eq!(shown("limits.tools"), ("1".to_owned(), "amalgam.toml:6".to_owned()));
     assert_eq!(shown("limits.keepalive"), ("\"10s\"".to_owned(), "default".to_owned()));
-    assert_eq!(loaded.config.server.listen.port(), 3);
+    assert_eq!(loaded.config.server.listen.to_string(), "127.0.0.1:3");
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn faults_of_variables_name_the_variable() {
     let faults = load(text, &env).unwrap_err();
     let expected = [
         "AMALGAM_LIMITS_TOOLS: expected a whole number from 0 to 10000, found '-1'",
-        "AMALGAM_LISTEN: expected an address with port such as 127.0.0.1:8080, found 'here'",
+        "AMALGAM_LISTEN: expected an address with port such as 127.0.0.1:8080, or unix:PATH, found 'here'",
         "AMALGAM_LOG: expected a level or directives such as info,amalgam=debug, found 'amalgam=loud'",
         "AMALGAM_SERVER_HEADER_TIMEOUT: expected a duration such as \"10s\", \"10m\" or \"250ms\", found 'soon'",
         "AMALGAM_SERVER_LISTEN: AMALGAM_LISTEN and AMALGAM_SERVER_LISTEN set the same key; keep one",

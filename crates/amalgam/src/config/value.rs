@@ -13,6 +13,7 @@ use toml::de::DeValue;
 use super::fault::{Fault, Origin};
 use super::file;
 use super::layers::{KeyPath, LocatedValue, Raw};
+use super::listen_address::ListenAddress;
 use super::schema::{Key, Shape};
 use super::secret::Secret;
 use super::sources::Environment;
@@ -29,7 +30,7 @@ pub(crate) enum Value {
     Integer(i64),
     Duration(Duration),
     Size(u64),
-    Address(SocketAddr),
+    Listen(ListenAddress),
     Secret(Secret),
     StoreUrl(StoreUrl),
     Headers(BTreeMap<String, Secret>),
@@ -45,7 +46,7 @@ impl Value {
             Self::Integer(value) => json!(value),
             Self::Duration(duration) => json!(duration_to_text(*duration)),
             Self::Size(bytes) => json!(size_to_text(*bytes)),
-            Self::Address(address) => json!(address.to_string()),
+            Self::Listen(address) => json!(address.to_string()),
             Self::Secret(secret) => json!(secret.to_string()),
             Self::StoreUrl(url) => json!(url.to_string()),
             Self::Headers(headers) => {
@@ -88,7 +89,7 @@ from_value! {
     u64: Value::Size(bytes) => Some(bytes), else 0;
     usize: Value::Integer(value) => value.try_into().ok(), else 0;
     Duration: Value::Duration(duration) => Some(duration), else Duration::ZERO;
-    SocketAddr: Value::Address(address) => Some(address), else SocketAddr::from(([127, 0, 0, 1], 0));
+    ListenAddress: Value::Listen(address) => Some(address), else ListenAddress::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)));
     Allowed: Value::Text(text) => text.parse().ok(), else Allowed::from(SocketAddr::from(([127, 0, 0, 1], 1)));
     Network: Value::Text(text) => text.parse().ok(), else Network::any();
     Secret: Value::Secret(secret) => Some(secret), else Secret::Missing { name: String::new() };
@@ -348,7 +349,7 @@ fn from_text(shape: Shape, text: &str) -> Result<Value, String> {
             let hint = did_you_mean(text, words.iter().copied());
             Err(format!("{} is none of {}{hint}", shortened(text), words.join(", ")))
         }
-        Shape::Address => address(text),
+        Shape::Listen => address(text),
         Shape::Target => match text.parse::<Allowed>() {
             Ok(_) => Ok(Value::Text(text.to_owned())),
             Err(error) => Err(error.to_string()),
@@ -379,14 +380,9 @@ fn from_text(shape: Shape, text: &str) -> Result<Value, String> {
 }
 
 fn address(text: &str) -> Result<Value, String> {
-    let numeric = match text.strip_prefix("localhost:") {
-        Some(port) => format!("127.0.0.1:{port}"),
-        None => text.to_owned(),
-    };
-    numeric
-        .parse()
-        .map(Value::Address)
-        .map_err(|_| format!("expected an address with port such as 127.0.0.1:8080, found {}", shortened(text)))
+    ListenAddress::read(text).map(Value::Listen).ok_or_else(|| {
+        format!("expected an address with port such as 127.0.0.1:8080, or unix:PATH, found {}", shortened(text))
+    })
 }
 
 /// The URL of an upstream, without its trailing slash. Messages do not repeat it: it may contain a password.

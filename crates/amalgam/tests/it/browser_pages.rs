@@ -153,10 +153,7 @@ async fn a_caller_without_a_key_never_switches_off_approvals_of_the_operators_se
         serve_mcp(&remote);
         let config = format!("[mcp.town]\nurl = \"{}/mcp\"\n", remote.url());
         let workshop = Workshop::with(&store, Setup::new().extra(&config)).await;
-        let first_key = {
-            let told = workshop.world.amalgam.stdout();
-            told.split_whitespace().find(|word| word.starts_with("am_")).map(str::to_owned)
-        };
+        let first_key = workshop.world.amalgam.first_key();
         let server = json!({"type": "mcp", "server_label": "town", "require_approval": "never"});
         let some =
             json!({"type": "mcp", "server_label": "town", "require_approval": {"never": {"tool_names": ["lookup"]}}});
@@ -178,7 +175,7 @@ async fn a_caller_without_a_key_never_switches_off_approvals_of_the_operators_se
         assert_eq!(mcp_requests(&remote, "tools/call").len(), 0, "{}", store.name);
 
         // A caller with a key may.
-        let client = workshop.client().with_key(&first_key.expect("a new store prints its first key"));
+        let client = workshop.client().with_key(&first_key);
         workshop.script(
             Wire::Chat,
             Delivery::Whole,

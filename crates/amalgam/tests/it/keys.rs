@@ -78,7 +78,7 @@ async fn a_plain_create_prints_the_key_alone_on_standard_output() {
 }
 
 #[tokio::test]
-async fn the_first_start_prints_an_admin_key_once_and_never_again() {
+async fn the_first_start_hands_over_an_admin_key_once_and_never_again() {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("sqlite:{}", folder.path().join("kept.db").display());
     let setup = || {
@@ -86,18 +86,42 @@ async fn the_first_start_prints_an_admin_key_once_and_never_again() {
         Setup::new().env("AMALGAM_STORE_URL", &url).env("AMALGAM_SECRET_KEY", key)
     };
     let first = Amalgam::start(BINARY, setup()).await;
-    let printed = first.stdout();
-    let key =
-        printed.lines().find_map(|line| line.strip_prefix("admin key (shown once): ")).expect(&printed).to_owned();
+    let key = first.first_key();
+    let file = first.folder().join("data/admin.key");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600, "only this user reads it");
+    let said = format!("admin key written to {}", file.display());
+    assert!(first.stdout().lines().any(|line| line == said), "{}", first.stdout());
     let client = |amalgam: &Amalgam| Client::new(amalgam.url()).with_key(&key);
     let tenants = client(&first).get("/admin/tenants").await.json();
     assert_eq!((&tenants["data"][0]["id"], &tenants["data"][0]["name"]), (&json!(1), &json!("demo")));
     let exit = first.terminate().await;
-    assert!(!exit.stderr.contains(&key), "the log says nothing of it");
+    assert!(!exit.stderr.contains(&key) && !exit.stdout.contains(&key), "neither log nor output contains it");
 
     let second = Amalgam::start(BINARY, setup()).await;
     assert!(!second.stdout().contains("admin key"), "{}", second.stdout());
     assert_eq!(client(&second).get("/admin/keys").await.status, 200);
+}
+
+#[test]
+fn the_first_start_prints_the_admin_key_to_a_terminal_and_writes_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    // `script` runs a command on a terminal of its own; the server stops when it listens. The file also has the command, which
+    // the pattern does not match.
+    let serve = format!("{} serve --listen 127.0.0.1:0 --data data", amalgam_testkit::binary(BINARY).display());
+    let command = format!(
+        "{serve} & server=$!; while ! grep -q 'amalgam [l]istening on' typed; do sleep 0.05; done; kill $server; wait"
+    );
+    let run = std::process::Command::new("script")
+        .args(["--quiet", "--flush", "--command", &command, "typed"])
+        .current_dir(folder.path())
+        .env_remove("AMALGAM_TEST_POSTGRES")
+        .stdin(std::process::Stdio::null())
+        .output()
+        .unwrap();
+    let shown = std::fs::read_to_string(folder.path().join("typed")).unwrap();
+    let key = shown.lines().find_map(|line| line.trim().strip_prefix("admin key (shown once): "));
+    assert!(key.is_some_and(|key| key.starts_with("am_")), "{shown}\n{run:?}");
+    assert!(!folder.path().join("data/admin.key").exists());
 }
 
 #[tokio::test]

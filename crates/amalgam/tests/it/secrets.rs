@@ -208,12 +208,13 @@ async fn everything_speaks(store: &TestStore) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_printed_key_of_the_first_start_is_in_no_file() {
+async fn the_key_of_the_first_start_is_in_its_own_file_and_nowhere_else() {
     let amalgam = Amalgam::start(BINARY, Setup::new()).await;
-    let printed = amalgam.stdout();
-    let key = printed.lines().find_map(|line| line.strip_prefix("admin key (shown once): ")).unwrap().to_owned();
+    let key = amalgam.first_key();
     let mut files = Vec::new();
     places(amalgam.folder(), &mut files);
+    files.retain(|(name, _)| !name.ends_with("admin.key"));
     files.push(("standard error".to_owned(), amalgam.stderr().into_bytes()));
+    files.push(("standard output".to_owned(), amalgam.stdout().into_bytes()));
     assert_absent(&[key], &files);
 }

@@ -57,7 +57,7 @@ impl Socket {
     }
 
     /// The next event, or the code of a close.
-    async fn next(&mut self) -> Result<Value, Closed> {
+    pub(crate) async fn next(&mut self) -> Result<Value, Closed> {
         loop {
             let heard = tokio::time::timeout(4 * SOON, self.0.next()).await.expect("the server says something");
             match heard {

@@ -3,7 +3,9 @@
 use amalgam_testkit::{Client, Gate, Reply};
 use serde_json::{Value, json};
 
-use crate::support::{Cli, Delivery, SOON, Script, Wire, World, asking, eventually, id_of, last_response, setup, stores};
+use crate::support::{
+    Cli, Delivery, SOON, Script, Wire, World, asking, eventually, id_of, last_response, setup, stores,
+};
 
 /// The rows of the list for a query.
 async fn rows(client: &Client, query: &str) -> Vec<Value> {

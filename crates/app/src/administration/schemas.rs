@@ -4,8 +4,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, tr
 use serde_json::{Map, Value, json};
 
 use super::{
-    List, approvals, configs, diagnosis, keys, knowledge, modes, profiles, sessions, tenants, tool_bank, turn_list,
-    turns, usage,
+    List, approvals, configs, diagnosis, keys, knowledge, modes, profiles, reload, sessions, tenants, tool_bank,
+    turn_list, turns, usage,
 };
 
 /// The schemas of all objects of the administration, by name.
@@ -36,6 +36,7 @@ pub fn schemas() -> Map<String, Value> {
     answers.subschema_for::<sessions::SessionMessages>();
     answers.subschema_for::<turns::TurnView>();
     answers.subschema_for::<diagnosis::Diagnosis>();
+    answers.subschema_for::<reload::ReloadReport>();
 
     let mut requests = settings().for_deserialize().into_generator();
     requests.subschema_for::<tenants::CreateTenant>();

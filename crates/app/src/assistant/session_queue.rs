@@ -22,9 +22,9 @@ use crate::app::Application;
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The waiting turns of this process, by session and ticket number. Only the first of each session polls the store, so
-/// a long queue costs the store no more than a short one.
-#[derive(Default)]
-pub struct SessionQueues(Mutex<BySession>);
+/// a long queue costs the store no more than a short one. Clones are the same queues.
+#[derive(Clone, Default)]
+pub struct SessionQueues(Arc<Mutex<BySession>>);
 
 type BySession = HashMap<i64, BTreeMap<i64, Arc<Notify>>>;
 

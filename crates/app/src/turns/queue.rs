@@ -1,6 +1,6 @@
 //! Background turns: adds them to the queue, and runs them when a process has capacity.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use amalgam_core::{
     BoxFuture, Delivery, Emitter, Fault, FaultKind, Ids, Scope, Start, TurnOrigin, TurnSummary, no_items,
@@ -18,16 +18,19 @@ use super::{
     request::{ShownParameters, TurnRequest},
     tools,
 };
-use crate::app::Application;
+use crate::{
+    app::Application,
+    current::{CurrentApplication, WeakApplication},
+};
 
 /// Runs the turns that wait in the queue.
 #[derive(Clone)]
-pub struct QueueRunner(Weak<Application>);
+pub struct QueueRunner(WeakApplication);
 
 impl QueueRunner {
-    /// A runner over the application.
-    pub fn new(app: &Arc<Application>) -> Self {
-        Self(Arc::downgrade(app))
+    /// A runner that starts each turn with the application in force.
+    pub fn new(app: &CurrentApplication) -> Self {
+        Self(app.downgrade())
     }
 }
 
@@ -35,7 +38,7 @@ impl Runner for QueueRunner {
     fn run(&self, turn: QueuedTurn) -> BoxFuture<'static, ()> {
         let app = self.0.clone();
         Box::pin(async move {
-            if let Some(app) = app.upgrade() {
+            if let Some(app) = app.load() {
                 run(&app, turn).await;
             }
         })

@@ -106,6 +106,13 @@ impl Cache {
         }
     }
 
+    /// Removes an entry.
+    pub(super) fn remove(&self, hash: &Hash) {
+        let mut shard = self.shard(hash);
+        shard.good.remove(hash);
+        shard.bad.remove(hash);
+    }
+
     /// Removes every identity for which the predicate holds.
     pub(super) fn forget(&self, mut predicate: impl FnMut(&Identity) -> bool) {
         for shard in &self.shards {

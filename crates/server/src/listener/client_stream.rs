@@ -1,4 +1,4 @@
-//! The client's TCP stream, with a write timeout, and with bodies for hyper's own error responses.
+//! The client's stream, with a write timeout, and with bodies for hyper's own error responses.
 
 use std::{
     future::Future,
@@ -11,15 +11,14 @@ use std::{
 use bytes::Bytes;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
     time::{Sleep, sleep},
 };
 
-use super::{head_guard::HeadGuard, reply};
+use super::{head_guard::HeadGuard, reply, socket::ClientSocket};
 
 /// A stream that disconnects a client which does not read.
 pub(crate) struct ClientStream {
-    stream: TcpStream,
+    stream: ClientSocket,
     /// Bytes that hyper read and did not use; they are read again first.
     unread: Bytes,
     write_timeout: Duration,
@@ -38,7 +37,7 @@ enum Reply {
 }
 
 impl ClientStream {
-    pub(super) fn new(stream: TcpStream, write_timeout: Duration, max_head_bytes: usize) -> Self {
+    pub(super) fn new(stream: ClientSocket, write_timeout: Duration, max_head_bytes: usize) -> Self {
         Self {
             stream,
             unread: Bytes::new(),
@@ -48,6 +47,12 @@ impl ClientStream {
             reply: Reply::None,
             heads: HeadGuard::new(),
         }
+    }
+
+    /// The stream, with its first bytes put back; they are checked like bytes that hyper reads.
+    pub(super) fn beginning_with(mut self, mut bytes: Vec<u8>) -> Self {
+        self.heads.check(&mut bytes);
+        self.with_unread(bytes.into())
     }
 
     /// The stream, with bytes that were read too early put back.
@@ -65,7 +70,7 @@ impl ClientStream {
         self.write_timer.is_some()
     }
 
-    pub(super) fn get_mut(&mut self) -> &mut TcpStream {
+    pub(super) fn get_mut(&mut self) -> &mut ClientSocket {
         &mut self.stream
     }
 
@@ -88,8 +93,19 @@ impl ClientStream {
         Poll::Ready(Ok(slices.iter().map(|slice| slice.len()).sum()))
     }
 
+    /// The result of a write, or an error if the client leaves it waiting for too long.
+    fn poll_in_time<T>(&mut self, context: &mut Context<'_>, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        match result {
+            Poll::Ready(result) => {
+                self.write_timer = None;
+                Poll::Ready(result)
+            }
+            Poll::Pending => self.poll_write_timeout(context),
+        }
+    }
+
     /// Turns a write that has waited too long into an error.
-    fn poll_write_timeout(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    fn poll_write_timeout<T>(&mut self, context: &mut Context<'_>) -> Poll<io::Result<T>> {
         let write_timeout = self.write_timeout;
         let write_timer = self.write_timer.get_or_insert_with(|| Box::pin(sleep(write_timeout)));
         ready!(write_timer.as_mut().poll(context));
@@ -125,24 +141,22 @@ impl AsyncWrite for ClientStream {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match self.poll_send(context, slices) {
-            Poll::Ready(written) => {
-                self.write_timer = None;
-                Poll::Ready(written)
-            }
-            Poll::Pending => self.poll_write_timeout(context),
-        }
+        let written = self.poll_send(context, slices);
+        self.poll_in_time(context, written)
     }
 
     fn is_write_vectored(&self) -> bool {
         true
     }
 
+    // TLS has a buffer of its own: what was written to it waits for the client here.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        self.poll_in_time(context, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        let closed = Pin::new(&mut self.stream).poll_shutdown(context);
+        self.poll_in_time(context, closed)
     }
 }

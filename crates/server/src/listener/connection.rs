@@ -18,7 +18,6 @@ use hyper::{body::Incoming, server::conn::http1};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    net::TcpStream,
     sync::watch,
     time::timeout,
 };
@@ -30,6 +29,7 @@ use super::client_stream::ClientStream;
 use super::connection_limits::Activity;
 use super::key_connections::ConnectionKey;
 use super::reply::Refusal;
+use super::socket::{AcceptedSocket, ClientSocket};
 use super::switch::{Switch, Switched};
 
 /// How long a refused client may keep sending before the socket is closed.
@@ -41,7 +41,7 @@ const LINGER_BYTES: usize = 16 * 1024 * 1024;
 /// as one chunk and is not copied; a client that does not read costs no more than this.
 const BUFFER_BYTES: usize = 128 * 1024;
 
-/// The timeouts of a connection beyond the limit: for requesting a health check, and for the check.
+/// The timeouts of a connection beyond the limit: for its handshake and for requesting a health check, and for the check.
 const CHECK_START_TIMEOUT: Duration = Duration::from_secs(1);
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -65,6 +65,7 @@ pub(super) struct Connections<S> {
     http: http1::Builder,
     service: S,
     max_head_bytes: usize,
+    handshake_timeout: Duration,
     write_timeout: Duration,
     draining: watch::Receiver<bool>,
 }
@@ -76,16 +77,38 @@ impl<S: HttpService> Connections<S> {
             .header_read_timeout(config.header_timeout)
             .max_header_size(config.max_head_bytes)
             .max_buf_size(BUFFER_BYTES.max(config.max_head_bytes));
-        Self { http, service, max_head_bytes: config.max_head_bytes, write_timeout: config.write_timeout, draining }
+        Self {
+            http,
+            service,
+            max_head_bytes: config.max_head_bytes,
+            handshake_timeout: config.header_timeout,
+            write_timeout: config.write_timeout,
+            draining,
+        }
     }
 
     /// Serves one client until it disconnects, times out, or the server drains.
-    pub(super) async fn run(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, activity: Arc<Activity>) {
-        // Without it a stream of small events waits for the client's acknowledgements. It fails only on a closed
-        // socket, which the first read reports.
-        let _ = stream.set_nodelay(true);
+    pub(super) async fn run(self: Arc<Self>, accepted: AcceptedSocket, peer: SocketAddr, activity: Arc<Activity>) {
+        let mut draining = self.draining.clone();
+        let established = tokio::select! {
+            biased;
+            established = timeout(self.handshake_timeout, accepted.establish()) => established,
+            // Nothing was requested yet.
+            () = drain_begins(&mut draining) => return,
+        };
+        match established {
+            Ok(Ok(stream)) => {
+                let socket = ClientStream::new(stream, self.write_timeout, self.max_head_bytes);
+                self.serve(socket, peer, activity).await;
+            }
+            Ok(Err(error)) => debug!(%peer, %error, "the TLS handshake failed"),
+            Err(_) => debug!(%peer, "the TLS handshake timed out"),
+        }
+    }
+
+    /// Serves the requests of a connection.
+    async fn serve(self: Arc<Self>, socket: ClientStream, peer: SocketAddr, activity: Arc<Activity>) {
         let exchange = Arc::new(Exchange::new(activity));
-        let socket = ClientStream::new(stream, self.write_timeout, self.max_head_bytes);
         let client = Peer { address: peer, key: ConnectionKey::default() };
         let handler = Handler { service: self.service.clone(), peer: client, exchange: Arc::clone(&exchange) };
         let mut connection = self.http.serve_connection(TokioIo::new(socket), handler);
@@ -137,31 +160,33 @@ impl<S: HttpService> Connections<S> {
     }
 
     /// Serves a connection beyond the limit: a health check, or a refusal.
-    pub(super) async fn check_or_refuse(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, refusal: Refusal) {
-        match timeout(CHECK_START_TIMEOUT, is_check(&stream)).await {
-            Ok(true) => {
+    pub(super) async fn check_or_refuse(self: Arc<Self>, accepted: AcceptedSocket, peer: SocketAddr, refusal: Refusal) {
+        let Ok(Ok(mut stream)) = timeout(CHECK_START_TIMEOUT, accepted.establish()).await else { return };
+        match timeout(CHECK_START_TIMEOUT, beginning_of_check(&mut stream)).await {
+            Ok(Some(beginning)) => {
+                let socket = ClientStream::new(stream, self.write_timeout, self.max_head_bytes);
+                let serving = self.serve(socket.beginning_with(beginning), peer, Arc::new(Activity::new()));
                 // A longer connection wants more than a health check.
-                let _ = timeout(CHECK_TIMEOUT, self.run(stream, peer, Arc::new(Activity::new()))).await;
+                let _ = timeout(CHECK_TIMEOUT, serving).await;
             }
-            Ok(false) | Err(_) => refuse(stream, refusal, self.max_head_bytes).await,
+            Ok(None) | Err(_) => answer_refusal(stream, refusal, self.max_head_bytes).await,
         }
     }
 }
 
-/// Whether a connection begins with a health check; only peeks at it.
-async fn is_check(stream: &TcpStream) -> bool {
-    let mut beginning = [0; 16];
+/// The first bytes of a connection that requests a health check; none for any other.
+async fn beginning_of_check(stream: &mut ClientSocket) -> Option<Vec<u8>> {
+    let mut beginning = Vec::with_capacity(64);
     loop {
-        let Ok(peeked @ 1..) = stream.peek(&mut beginning).await else { return false };
-        let beginning = beginning.get(..peeked).unwrap_or_default();
+        if stream.read_buf(&mut beginning).await.ok()? == 0 {
+            return None;
+        }
         if CHECKS.iter().any(|check| beginning.starts_with(check)) {
-            return true;
+            return Some(beginning);
         }
-        if !CHECKS.iter().any(|check| check.starts_with(beginning)) {
-            return false;
+        if !CHECKS.iter().any(|check| check.starts_with(&beginning)) {
+            return None;
         }
-        // Only a part has arrived: another peek would return the same at once.
-        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
@@ -172,9 +197,19 @@ async fn drain_begins(draining: &mut watch::Receiver<bool>) {
 }
 
 /// Refuses a connection.
-pub(super) async fn refuse(mut stream: TcpStream, refusal: Refusal, max_head_bytes: usize) {
+pub(super) async fn refuse(accepted: AcceptedSocket, refusal: Refusal, max_head_bytes: usize) {
+    if let Ok(Ok(stream)) = timeout(CHECK_START_TIMEOUT, accepted.establish()).await {
+        answer_refusal(stream, refusal, max_head_bytes).await;
+    }
+}
+
+async fn answer_refusal(mut stream: ClientSocket, refusal: Refusal, max_head_bytes: usize) {
+    let answer = async {
+        stream.write_all(&refusal.bytes(max_head_bytes)).await?;
+        stream.flush().await
+    };
     // The response fits into an empty socket, so this does not wait for the client.
-    if stream.write_all(&refusal.bytes(max_head_bytes)).await.is_ok() {
+    if answer.await.is_ok() {
         linger(&mut stream).await;
     }
 }

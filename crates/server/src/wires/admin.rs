@@ -12,22 +12,21 @@ mod keys;
 mod knowledge;
 mod modes;
 mod profiles;
+mod reload;
 mod sessions;
 mod tenants;
 mod tools;
 mod turns;
 mod usage;
 
-use std::sync::Arc;
-
 use axum::{
     Router,
     routing::{get, post},
 };
 
-use crate::app::App;
+use crate::app::CurrentApp;
 
-pub(super) fn routes() -> Router<Arc<App>> {
+pub(super) fn routes() -> Router<CurrentApp> {
     Router::new()
         .route("/admin/tenants", get(tenants::list).post(tenants::create))
         .route("/admin/tenants/{tenant_id}", get(tenants::retrieve).patch(tenants::change))
@@ -55,6 +54,7 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/admin/diagnose", get(diagnosis::diagnose))
         .route("/admin/turns", get(turns::list))
         .route("/admin/turns/tail", get(turns::tail))
+        .route("/admin/reload", post(reload::reload))
         .route("/admin/turns/{response_id}", get(turns::retrieve))
         .route("/admin/usage", get(usage::report))
 }

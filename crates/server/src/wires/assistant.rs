@@ -7,14 +7,12 @@ mod respond;
 mod sessions;
 mod stream;
 
-use std::sync::Arc;
-
 use axum::{
     Router,
     routing::{get, post},
 };
 
-use crate::app::App;
+use crate::app::CurrentApp;
 
 pub(in crate::wires) use error::AssistantError;
 pub(crate) use health::Checks;
@@ -25,7 +23,7 @@ pub(crate) fn owns_path(path: &str) -> bool {
 }
 
 /// Every route with and without a trailing slash.
-pub(super) fn routes() -> Router<Arc<App>> {
+pub(super) fn routes() -> Router<CurrentApp> {
     let mut router = Router::new();
     for end in ["", "/"] {
         router = router

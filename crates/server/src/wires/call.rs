@@ -13,7 +13,7 @@ use super::{
     WireError,
     query::{Query, is_id, missing},
 };
-use crate::app::App;
+use crate::app::{App, CurrentApp};
 
 /// The head of a request that has passed authentication.
 pub(crate) struct Call {
@@ -26,16 +26,16 @@ pub(crate) struct Call {
 /// The parameters of the path, in order; none if they are not UTF-8.
 pub(crate) struct PathParameters(Vec<String>);
 
-impl FromRequestParts<Arc<App>> for Call {
+impl FromRequestParts<CurrentApp> for Call {
     type Rejection = WireError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, WireError> {
+    async fn from_request_parts(parts: &mut Parts, app: &CurrentApp) -> Result<Self, WireError> {
         let scope = parts.extensions.get::<Scope>().cloned();
         let scope = scope.ok_or_else(|| Fault::internal("a request passed authentication without a scope"))?;
         let path = parts.extract::<RawPathParams>().await;
         let path = path.map(|path| path.iter().map(|(_, value)| value.to_owned()).collect()).unwrap_or_default();
         let Ok(query) = parts.extract::<Query>().await;
-        Ok(Self { app: Arc::clone(app), scope, path: PathParameters(path), query })
+        Ok(Self { app: app.load(), scope, path: PathParameters(path), query })
     }
 }
 

@@ -3,8 +3,6 @@
 mod body;
 mod items;
 
-use std::sync::Arc;
-
 use amalgam_app::{
     idempotency::{self, ClaimOutcome},
     turns::check_metadata,
@@ -20,13 +18,13 @@ use axum::{
 use bytes::Bytes;
 
 use super::{WireError, answer, headers::idempotency_key, query::missing, reply};
-use crate::app::App;
+use crate::app::{App, CurrentApp};
 use crate::wires::call::Call;
 
 /// The resource name in errors about missing conversations.
 const CONVERSATION: &str = "Conversation";
 
-pub(super) fn routes() -> Router<Arc<App>> {
+pub(super) fn routes() -> Router<CurrentApp> {
     Router::new()
         .route("/v1/conversations", post(create))
         .route("/v1/conversations/{id}", get(retrieve).post(update).delete(delete))

@@ -7,14 +7,12 @@ mod sessions;
 mod stream;
 mod turns;
 
-use std::sync::Arc;
-
 use axum::{
     Router,
     routing::{get, post},
 };
 
-use crate::app::App;
+use crate::app::CurrentApp;
 
 pub(in crate::wires) use error::ExecuteError;
 
@@ -23,7 +21,7 @@ pub(crate) fn owns_path(path: &str) -> bool {
     path.starts_with("/api/agent/")
 }
 
-pub(super) fn routes() -> Router<Arc<App>> {
+pub(super) fn routes() -> Router<CurrentApp> {
     Router::new()
         .route("/api/agent/execute", post(run::execute))
         .route("/api/agent/sessions", post(sessions::open).get(sessions::list))

@@ -4,8 +4,6 @@
 mod form;
 mod multipart;
 
-use std::sync::Arc;
-
 use amalgam_app::idempotency::{self, ClaimOutcome};
 use amalgam_core::{
     Fault, FaultKind, IdKind, Ids, Scope,
@@ -26,7 +24,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use super::{WireError, answer, headers::idempotency_key, query::missing, reply};
 use crate::wires::call::Call;
 use crate::{
-    app::App,
+    app::{App, CurrentApp},
     body::{self, BodyLimits},
 };
 use form::Upload;
@@ -46,7 +44,7 @@ const ATTRIBUTE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'-').remove(
 /// The path for uploads.
 pub(super) const UPLOAD: &str = "/v1/files";
 
-pub(super) fn routes() -> Router<Arc<App>> {
+pub(super) fn routes() -> Router<CurrentApp> {
     Router::new()
         .route(UPLOAD, post(upload).get(list))
         .route("/v1/files/{id}", get(retrieve).delete(delete))

@@ -8,12 +8,12 @@ use axum::{Router, body::Body, extract::State, response::Response, routing::get}
 use http::{HeaderValue, StatusCode, header};
 use tracing::debug;
 
-use crate::app::App;
+use crate::app::{App, CurrentApp};
 
 /// The timeout of the store's health check.
 const PING: Duration = Duration::from_secs(2);
 
-pub(super) fn routes() -> Router<Arc<App>> {
+pub(super) fn routes() -> Router<CurrentApp> {
     Router::new()
         .route("/healthz", get(async || json(StatusCode::OK, r#"{"status":"ok"}"#)))
         .route("/readyz", get(ready))

@@ -10,8 +10,6 @@ mod resume;
 mod retrieve;
 mod websocket;
 
-use std::sync::Arc;
-
 use axum::{
     Router,
     extract::{FromRequestParts as _, Request, State},
@@ -22,10 +20,10 @@ use axum::{
 use http::header;
 
 use super::call::Call;
-use crate::app::App;
+use crate::app::CurrentApp;
 
 /// A WebSocket for a request that asks for one, else the list.
-async fn list_or_open(State(app): State<Arc<App>>, request: Request) -> Response {
+async fn list_or_open(State(app): State<CurrentApp>, request: Request) -> Response {
     if request.headers().contains_key(header::UPGRADE) {
         return websocket::open(State(app), request).await;
     }
@@ -36,7 +34,7 @@ async fn list_or_open(State(app): State<Arc<App>>, request: Request) -> Response
     }
 }
 
-pub(super) fn routes() -> Router<Arc<App>> {
+pub(super) fn routes() -> Router<CurrentApp> {
     Router::new()
         .route("/v1/responses", post(create::create).get(list_or_open))
         .route("/v1/responses/compact", post(compact::compact))

@@ -307,7 +307,7 @@ async fn an_idle_server_ends_at_once() {
     let told: Vec<&str> = exit.stdout.lines().filter_map(|line| line.rsplit_once(' ')).map(|(what, _)| what).collect();
     assert_eq!(
         told,
-        ["admin key (shown once):", "amalgam listening on"],
+        ["admin key written to", "amalgam listening on"],
         "for scripts, and nothing else: {}",
         exit.stdout
     );

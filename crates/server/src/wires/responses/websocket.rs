@@ -42,7 +42,7 @@ use self::client::{Client, End};
 use self::message::{Create, Lane, in_lane};
 use self::unstored_responses::UnstoredResponses;
 use crate::{
-    app::App,
+    app::{App, CurrentApp},
     auth::{CallerLookup, RequiredRight},
     layers,
     listener::{Switch, Switched},
@@ -53,7 +53,7 @@ use crate::{
 const LIFETIME: Duration = Duration::from_secs(60 * 60);
 
 /// Upgrades the connection to a WebSocket.
-pub(super) async fn open(State(app): State<Arc<App>>, mut request: Request) -> Response {
+pub(super) async fn open(State(current): State<CurrentApp>, mut request: Request) -> Response {
     let switch = request.extensions_mut().remove::<Switch>();
     let answer = match handshake::answer(&request) {
         Ok(answer) => answer,
@@ -63,15 +63,21 @@ pub(super) async fn open(State(app): State<Arc<App>>, mut request: Request) -> R
         return layers::unread(&request, handshake::not_possible());
     };
     let (upgrade, _) = request.into_parts();
-    switch.to(move |Switched { stream, draining }| serve(app, upgrade, stream, draining));
+    switch.to(move |Switched { stream, draining }| serve(current, upgrade, stream, draining));
     answer
 }
 
 /// Serves a connection until it ends.
-async fn serve<S>(app: Arc<App>, upgrade: http::request::Parts, stream: S, draining: watch::Receiver<bool>)
-where
+async fn serve<S>(
+    current: impl Into<CurrentApp>,
+    upgrade: http::request::Parts,
+    stream: S,
+    draining: watch::Receiver<bool>,
+) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
+    let current = current.into();
+    let app = current.load();
     let limits = app.whole_body();
     let connection = Connection {
         strict: is_strict(&upgrade.headers),
@@ -82,12 +88,15 @@ where
         draining,
         ends_at: Instant::now() + LIFETIME,
         app,
+        current,
     };
     connection.run().await;
 }
 
 /// One WebSocket.
 struct Connection<S> {
+    current: CurrentApp,
+    /// The application that the last message found in force.
     app: Arc<App>,
     /// The upgrade request. Its credential is checked again for every response, since keys are revoked and expire.
     upgrade: http::Request<()>,
@@ -149,6 +158,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// Handles a message.
     async fn respond(&mut self, message: Bytes) -> Result<(), End> {
+        self.app = self.current.load();
         let (lane, create) = message::read(&message, self.app.limits.json_depth);
         // The request is a copy of the message, and is counted instead of it.
         let mut reservation = self.app.memory.reservation();
