@@ -48,6 +48,10 @@ pub(crate) enum Command {
     Chat(cmd::chat::ChatArgs),
     /// Migrate the store's schema to this version
     Migrate(cmd::migrate::MigrateArgs),
+    /// Write a backup of the store to a file, also while a server runs; or verify one
+    Backup(cmd::backup::BackupArgs),
+    /// Replace the contents of the store by a backup
+    Restore(cmd::restore::RestoreArgs),
     /// Delete stored turns, optionally with assistants, or everything
     Reset(cmd::reset::ResetArgs),
     /// Check the configuration and print the effective values with their origins

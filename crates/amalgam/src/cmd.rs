@@ -1,6 +1,7 @@
 //! One file per command.
 
 pub(crate) mod approvals;
+pub(crate) mod backup;
 pub(crate) mod chat;
 pub(crate) mod check;
 pub(crate) mod completion;
@@ -12,6 +13,7 @@ pub(crate) mod migrate;
 pub(crate) mod modes;
 pub(crate) mod openapi;
 pub(crate) mod reset;
+pub(crate) mod restore;
 pub(crate) mod seed;
 pub(crate) mod serve;
 pub(crate) mod tenants;

@@ -67,6 +67,8 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Knowledge(args) => runtime()?.block_on(cmd::knowledge::run(args)),
         Command::Chat(args) => runtime()?.block_on(cmd::chat::run(args)),
         Command::Migrate(args) => runtime()?.block_on(cmd::migrate::run(args)),
+        Command::Backup(args) => runtime()?.block_on(cmd::backup::run(args)),
+        Command::Restore(args) => runtime()?.block_on(cmd::restore::run(args)),
         Command::Reset(args) => runtime()?.block_on(cmd::reset::run(args)),
         Command::Check(args) => runtime()?.block_on(cmd::check::run(args)),
         Command::Doctor(args) => runtime()?.block_on(cmd::doctor::run(args)),

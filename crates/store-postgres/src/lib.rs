@@ -5,7 +5,9 @@
 //! subjects.
 
 mod address;
+mod backup;
 mod batch;
+mod catalog;
 mod chains;
 mod connection;
 mod courses;
@@ -40,6 +42,7 @@ use std::{
 use amalgam_core::StoreError;
 use amalgam_store::{
     SqlStore,
+    backup::BackupError,
     migrate::{MigrationError, MigrationStatus, Migrations},
     notifications::Notifications,
 };
@@ -115,6 +118,33 @@ pub enum PostgresOpenError {
     Schema(MigrationError),
 }
 
+/// Why a database could not be dumped or loaded. Nothing of a load was kept.
+#[derive(Debug, thiserror::Error)]
+pub enum PostgresBackupError {
+    /// The server cannot be reached or refuses, or the schema does not fit.
+    #[error(transparent)]
+    Open(#[from] PostgresOpenError),
+    /// The file cannot be written or read.
+    #[error(transparent)]
+    File(#[from] BackupError),
+    /// A table of the backup does not have the columns that its schema version has.
+    #[error("the table `{name}` of the backup is not that of its schema version")]
+    Table {
+        /// Which table.
+        name: String,
+    },
+    /// The database has another number of rows than the backup.
+    #[error("{loaded} rows were loaded into `{table}`, and the backup has {expected}")]
+    Rows {
+        /// Which table.
+        table: String,
+        /// What the server says.
+        loaded: u64,
+        /// What the backup says.
+        expected: u64,
+    },
+}
+
 /// A store on a PostgreSQL server.
 pub struct Postgres {
     pool: Pool,
@@ -155,10 +185,7 @@ impl Postgres {
 
     /// What the database has and lacks. Changes nothing.
     pub async fn status(url: &str, options: &PostgresOptions) -> Result<Vec<MigrationStatus>, PostgresOpenError> {
-        let (_, connector) = connector(url, options).await?;
-        let driven = MigrationConnection::open(&connector).await?;
-        schema::check_version(&driven.client).await?;
-        schema::status(&driven.client).await
+        schema::status(&MigrationConnection::to(url, options).await?.client).await
     }
 
     /// Why acknowledged writes may be lost or read by others: a server that does not flush, a connection that
@@ -184,6 +211,14 @@ struct MigrationConnection {
 }
 
 impl MigrationConnection {
+    /// A connection to a server that is not too old.
+    async fn to(url: &str, options: &PostgresOptions) -> Result<Self, PostgresOpenError> {
+        let (_, connector) = connector(url, options).await?;
+        let driven = Self::open(&connector).await?;
+        schema::check_version(&driven.client).await?;
+        Ok(driven)
+    }
+
     async fn open(connector: &Connector) -> Result<Self, PostgresOpenError> {
         let (client, connection) =
             connector.open().await.map_err(|failure| PostgresOpenError::Database(failure.into()))?;

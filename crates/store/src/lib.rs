@@ -6,6 +6,7 @@
 
 mod agents;
 mod approvals;
+pub mod backup;
 pub mod bank;
 mod conversations;
 pub mod courses;

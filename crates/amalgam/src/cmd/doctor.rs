@@ -201,7 +201,7 @@ fn store_findings(url: &StoreUrl, look: StoreStatus) -> Vec<Finding> {
             vec![Finding::warn(
                 CHECK,
                 detail,
-                "the next start runs them, or 'amalgam migrate' does; make a backup first",
+                "the next start runs them, or 'amalgam migrate' does; a copy of an SQLite database is made first",
             )]
         }
         StoreStatus::Ready { version, warnings } => {

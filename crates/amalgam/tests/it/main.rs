@@ -8,6 +8,7 @@ mod approvals;
 mod assistant;
 mod auth;
 mod background;
+mod backups;
 mod browser_pages;
 mod cancelled_words;
 mod command_line;
