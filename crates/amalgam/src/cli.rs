@@ -52,6 +52,8 @@ pub(crate) enum Command {
     Backup(cmd::backup::BackupArgs),
     /// Replace the contents of the store by a backup
     Restore(cmd::restore::RestoreArgs),
+    /// Copy a store from SQLite to PostgreSQL; run it again to resume after an interruption
+    Copy(cmd::copy::CopyArgs),
     /// Delete stored turns, optionally with assistants, or everything
     Reset(cmd::reset::ResetArgs),
     /// Check the configuration and print the effective values with their origins

@@ -5,6 +5,7 @@ pub(crate) mod backup;
 pub(crate) mod chat;
 pub(crate) mod check;
 pub(crate) mod completion;
+pub(crate) mod copy;
 pub(crate) mod courses;
 pub(crate) mod doctor;
 pub(crate) mod keys;

@@ -69,6 +69,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Migrate(args) => runtime()?.block_on(cmd::migrate::run(args)),
         Command::Backup(args) => runtime()?.block_on(cmd::backup::run(args)),
         Command::Restore(args) => runtime()?.block_on(cmd::restore::run(args)),
+        Command::Copy(args) => runtime()?.block_on(cmd::copy::run(args)),
         Command::Reset(args) => runtime()?.block_on(cmd::reset::run(args)),
         Command::Check(args) => runtime()?.block_on(cmd::check::run(args)),
         Command::Doctor(args) => runtime()?.block_on(cmd::doctor::run(args)),

@@ -26,6 +26,7 @@ const OTHERS: &str = "
     SELECT count(*) FROM pg_stat_activity
     WHERE datname = current_database() AND pid <> pg_backend_pid()
         AND application_name = current_setting('application_name')";
+const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 const SIZE: &str =
     "SELECT COALESCE(sum(pg_table_size(format('%I', name)::regclass)), 0)::bigint FROM unnest($1::text[]) AS name";
 /// Behind or between these come names as the schema has them.
@@ -95,6 +96,12 @@ impl Postgres {
             }
         }
         Ok(true)
+    }
+
+    /// The clock of the server: milliseconds since 1970.
+    pub async fn clock_ms(url: &str, options: &PostgresOptions) -> Result<i64, PostgresOpenError> {
+        let driven = MigrationConnection::to(url, options).await?;
+        driven.client.query_one(CLOCK, &[]).await.and_then(|row| row.try_get(0)).map_err(failed)
     }
 
     /// How many other sessions of this program the database has: servers and commands.

@@ -10,6 +10,7 @@ mod batch;
 mod catalog;
 mod chains;
 mod connection;
+mod copy;
 mod courses;
 mod execute;
 mod job;
@@ -49,6 +50,7 @@ use amalgam_store::{
 use tokio::task::{JoinSet, spawn_blocking};
 use tracing::warn;
 
+pub use self::copy::CopyTarget;
 use self::{address::Address, connection::Connector, listener::Listener, pool::Pool, writer::Writers};
 
 /// How a database is used.
@@ -113,6 +115,9 @@ pub enum PostgresOpenError {
         /// Why.
         reason: StoreError,
     },
+    /// A copy into the database is not finished.
+    #[error("a copy into the database is not finished: run `amalgam copy` again")]
+    UnfinishedCopy,
     /// The schema does not fit.
     #[error(transparent)]
     Schema(MigrationError),
@@ -133,6 +138,26 @@ pub enum PostgresBackupError {
         /// Which table.
         name: String,
     },
+    /// The target of a copy holds something.
+    #[error("the database that is copied into is not empty; `amalgam reset everything` empties it")]
+    NotEmpty,
+    /// A copy from another source was begun.
+    #[error("a copy from {source_name} into this database is not finished; finish it, or make a new database")]
+    OtherCopy {
+        /// The other source.
+        source_name: String,
+    },
+    /// A column whose values cannot be copied.
+    #[error("the column {column} has the type {kind}, which copies do not know")]
+    ColumnType {
+        /// Table and column.
+        column: String,
+        /// Its type.
+        kind: String,
+    },
+    /// The source cannot be read.
+    #[error("could not read the source of the copy")]
+    Source(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The database has another number of rows than the backup.
     #[error("{loaded} rows were loaded into `{table}`, and the backup has {expected}")]
     Rows {
@@ -163,6 +188,9 @@ impl Postgres {
         let (address, connector) = connector(url, &options).await?;
         let mut first = MigrationConnection::open(&connector).await?;
         schema::check_version(&first.client).await?;
+        if schema::has_unfinished_copy(&first.client).await? {
+            return Err(PostgresOpenError::UnfinishedCopy);
+        }
         match options.migrations {
             Migrations::Run => schema::migrate(&mut first.client).await?,
             Migrations::Require => schema::require(&first.client).await?,

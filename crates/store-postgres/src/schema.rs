@@ -45,6 +45,9 @@ const HISTORY: &str = "
         checksum text NOT NULL
     )";
 const FORGET_HISTORY: &str = "DELETE FROM amalgam_migrations";
+/// Exists while a copy into the database is not finished: `copy.rs`.
+const HAS_COPY: &str = "SELECT to_regclass('amalgam_copy') IS NOT NULL";
+const FORGET_COPY: &str = "DROP TABLE IF EXISTS amalgam_copy";
 const HAS_HISTORY: &str = "SELECT to_regclass('amalgam_migrations') IS NOT NULL";
 const APPLIED: &str = "SELECT version, name, checksum FROM amalgam_migrations ORDER BY version";
 const NOTE: &str = "INSERT INTO amalgam_migrations (version, name, checksum) VALUES ($1, $2, $3)";
@@ -142,7 +145,13 @@ pub(super) async fn rebuild(transaction: &Transaction<'_>, wanted: &[Applied]) -
     backup::drop_tables(transaction, &old).await?;
     transaction.batch_execute(HISTORY).await.map_err(failed)?;
     transaction.batch_execute(FORGET_HISTORY).await.map_err(failed)?;
+    transaction.batch_execute(FORGET_COPY).await.map_err(failed)?;
     run_scripts(transaction, MIGRATIONS.get(..MIGRATIONS.len() - later).unwrap_or_default()).await
+}
+
+/// Whether a copy into the database was begun and not finished.
+pub(super) async fn has_unfinished_copy(client: &Client) -> Result<bool, PostgresOpenError> {
+    client.query_one(HAS_COPY, &[]).await.and_then(|row| row.try_get(0)).map_err(failed)
 }
 
 /// Refuses a database that lacks migrations.

@@ -78,12 +78,12 @@ pub enum SqliteCopyError {
 }
 
 impl SqliteCopyError {
-    fn file(path: &Path) -> impl FnOnce(io::Error) -> Self {
+    pub(super) fn file(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_path_buf();
         move |source| Self::Open(SqliteOpenError::File { path, source })
     }
 
-    fn database(path: &Path) -> impl FnOnce(rusqlite::Error) -> Self {
+    pub(super) fn database(path: &Path) -> impl FnOnce(rusqlite::Error) -> Self {
         let path = path.to_path_buf();
         move |source| Self::Open(SqliteOpenError::Database { path, source })
     }

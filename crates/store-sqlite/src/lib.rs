@@ -11,6 +11,7 @@ mod connection;
 mod conversations;
 mod courses;
 mod execute;
+mod export;
 mod failure;
 mod file;
 mod files;
@@ -64,7 +65,7 @@ use self::{
     writer::Writer,
 };
 
-pub use self::{backup::SqliteCopyError, file::LockError, legacy_redo_log::RedoLogError};
+pub use self::{backup::SqliteCopyError, export::SqliteExport, file::LockError, legacy_redo_log::RedoLogError};
 
 statements! {
     OperatorSql PING = "SELECT 1 FROM memory LIMIT 1";

@@ -28,6 +28,7 @@ mod statements;
 mod steps;
 mod store;
 mod tenancy;
+pub mod transfer;
 pub mod turn_list;
 mod values;
 

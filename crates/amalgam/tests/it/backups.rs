@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "the helpers of a test fail by panicking, as the test does")]
 
+mod copies;
 mod migrations;
 
 use std::os::unix::fs::PermissionsExt as _;

@@ -21,6 +21,7 @@ mod deaths;
 mod default_model;
 mod demo;
 mod disabled_assistant;
+mod doctor;
 mod durable;
 mod elsewhere;
 mod execute;
