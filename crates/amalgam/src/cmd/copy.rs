@@ -225,13 +225,11 @@ fn report(from: &StoreUrl, to: &StoreUrl, copied: &[CopiedTable], as_json: bool)
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
 
     #[test]
     fn a_store_is_named_by_its_address_without_repeating_a_bad_one() {
-        assert!(matches!(store_url("sqlite:a.db"), Ok(StoreUrl::Sqlite(path)) if path == PathBuf::from("a.db")));
+        assert!(matches!(store_url("sqlite:a.db"), Ok(StoreUrl::Sqlite(path)) if path.as_os_str() == "a.db"));
         assert!(matches!(store_url("postgres://u:p@h/d"), Ok(StoreUrl::Postgres(_))));
         assert!(!store_url("mysql://hush").unwrap_err().contains("hush"));
     }

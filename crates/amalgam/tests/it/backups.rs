@@ -144,7 +144,7 @@ async fn a_backup_that_is_killed_leaves_no_file_under_its_name_and_the_server_go
         // What was left is overwritten.
         let cli = Cli::beside(&amalgam, &store);
         cli.json(&["backup", text(&file)]);
-        assert_eq!(partials(), [file.clone()], "{}", store.name);
+        assert_eq!(partials(), std::slice::from_ref(&file), "{}", store.name);
         cli.json(&["backup", "verify", text(&file)]);
     }
 }
