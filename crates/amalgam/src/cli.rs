@@ -58,6 +58,12 @@ pub(crate) enum Command {
     Chat(cmd::chat::ChatArgs),
     /// Migrate the store's schema to this version
     Migrate(cmd::migrate::MigrateArgs),
+    /// Write a backup of the store to a file, also while a server runs; or verify one
+    Backup(cmd::backup::BackupArgs),
+    /// Replace the contents of the store by a backup
+    Restore(cmd::restore::RestoreArgs),
+    /// Copy a store from SQLite to PostgreSQL; run it again to resume after an interruption
+    Copy(cmd::copy::CopyArgs),
     /// Delete stored turns, optionally with assistants, or everything
     Reset(cmd::reset::ResetArgs),
     /// Check the configuration and print the effective values with their origins

@@ -1,10 +1,12 @@
 //! One file per command.
 
 pub(crate) mod approvals;
+pub(crate) mod backup;
 pub(crate) mod chat;
 pub(crate) mod check;
 pub(crate) mod completion;
 pub(crate) mod configs;
+pub(crate) mod copy;
 pub(crate) mod courses;
 pub(crate) mod doctor;
 pub(crate) mod keys;
@@ -14,6 +16,7 @@ pub(crate) mod modes;
 pub(crate) mod openapi;
 pub(crate) mod profiles;
 pub(crate) mod reset;
+pub(crate) mod restore;
 pub(crate) mod seed;
 pub(crate) mod serve;
 pub(crate) mod sessions;

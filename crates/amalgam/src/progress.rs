@@ -11,21 +11,27 @@ const WIDTH: usize = 24;
 /// A line on the terminal's standard error.
 pub(crate) struct Progress {
     what: &'static str,
-    all: usize,
-    done: usize,
+    all: u64,
+    done: u64,
     drawn: Option<Instant>,
     shown: bool,
 }
 
 impl Progress {
     /// A progress of 0 out of `all`.
-    pub(crate) fn of(what: &'static str, all: usize) -> Self {
+    pub(crate) fn of(what: &'static str, all: impl TryInto<u64>) -> Self {
+        let all = all.try_into().unwrap_or(u64::MAX);
         Self { what, all, done: 0, drawn: None, shown: io::stderr().is_terminal() }
     }
 
     /// Adds finished work.
-    pub(crate) fn add(&mut self, more: usize) {
-        self.done = (self.done + more).min(self.all);
+    pub(crate) fn add(&mut self, more: impl TryInto<u64>) {
+        self.set(self.done.saturating_add(more.try_into().unwrap_or_default()).min(self.all), self.all);
+    }
+
+    /// Says how much is finished, and of how much.
+    pub(crate) fn set(&mut self, done: u64, all: u64) {
+        (self.done, self.all) = (done, all);
         let due = self.drawn.is_none_or(|at| at.elapsed() >= PAUSE) || self.done == self.all;
         if self.shown && due {
             self.drawn = Some(Instant::now());
@@ -44,8 +50,8 @@ impl Drop for Progress {
     }
 }
 
-fn line(what: &str, done: usize, all: usize) -> String {
-    let filled = (done * WIDTH).checked_div(all).unwrap_or(WIDTH);
+fn line(what: &str, done: u64, all: u64) -> String {
+    let filled = done.saturating_mul(WIDTH as u64).checked_div(all).map_or(WIDTH, |filled| filled as usize).min(WIDTH);
     format!("{what} [{}{}] {done} of {all}", "=".repeat(filled), " ".repeat(WIDTH - filled))
 }
 

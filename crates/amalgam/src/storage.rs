@@ -5,7 +5,7 @@ use std::sync::Arc;
 use amalgam_core::Store;
 use amalgam_store::migrate::{MigrationError, MigrationStatus, Migrations};
 use amalgam_store_postgres::{Postgres, PostgresOpenError, PostgresOptions};
-use amalgam_store_sqlite::{FullDisk, Sqlite, SqliteOpenError, SqliteOptions};
+use amalgam_store_sqlite::{FullDisk, MigrationBackup, Sqlite, SqliteOpenError, SqliteOptions};
 use anyhow::Context as _;
 use secrecy::ExposeSecret as _;
 
@@ -33,10 +33,20 @@ pub(crate) struct OpenStore {
 
 /// Opens the store and migrates its schema, unless it is opened read-only.
 pub(crate) async fn open(url: &StoreUrl, pool: Pool, purpose: StorePurpose) -> anyhow::Result<OpenStore> {
-    open_either(url, pool, purpose).await.with_context(|| format!("opening the store {url}"))
+    open_either(url, pool, purpose, MigrationBackup::Make).await.with_context(|| format!("opening the store {url}"))
 }
 
-async fn open_either(url: &StoreUrl, pool: Pool, purpose: StorePurpose) -> anyhow::Result<OpenStore> {
+/// Migrates the schema. A database of SQLite that holds something is copied first, unless the operator has a backup.
+pub(crate) async fn migrate(url: &StoreUrl, pool: Pool, backup: MigrationBackup) -> anyhow::Result<OpenStore> {
+    open_either(url, pool, StorePurpose::Command, backup).await.with_context(|| format!("opening the store {url}"))
+}
+
+async fn open_either(
+    url: &StoreUrl,
+    pool: Pool,
+    purpose: StorePurpose,
+    migration_backup: MigrationBackup,
+) -> anyhow::Result<OpenStore> {
     match url {
         StoreUrl::Sqlite(path) => {
             let migrations = match purpose {
@@ -47,7 +57,7 @@ async fn open_either(url: &StoreUrl, pool: Pool, purpose: StorePurpose) -> anyho
                 StorePurpose::Serving => FullDisk::Read,
                 StorePurpose::Command | StorePurpose::ReadOnly => FullDisk::Refuse,
             };
-            let options = SqliteOptions { migrations, full_disk, ..SqliteOptions::default() };
+            let options = SqliteOptions { migrations, migration_backup, full_disk, ..SqliteOptions::default() };
             let path = path.clone();
             let open = move || Sqlite::open(path, options);
             let store = tokio::task::spawn_blocking(open).await.context("opening the file")??;
@@ -69,7 +79,8 @@ async fn open_either(url: &StoreUrl, pool: Pool, purpose: StorePurpose) -> anyho
     }
 }
 
-fn options(Pool { connections, timeout }: Pool) -> PostgresOptions {
+/// The settings of PostgreSQL.
+pub(crate) fn options(Pool { connections, timeout }: Pool) -> PostgresOptions {
     let fifth = timeout / 5;
     PostgresOptions {
         connections,
@@ -156,18 +167,25 @@ pub(crate) fn remedy(error: &anyhow::Error) -> &'static str {
     };
     match schema {
         Some(MigrationError::Newer { .. }) => {
-            "a newer amalgam has used this database: run that version, or restore a backup from before the upgrade"
+            "a newer amalgam has used this database: run that version, or restore a backup from before the upgrade: \
+             'amalgam restore FILE --force', where FILE may be the copy that the migration made beside the database"
         }
         Some(MigrationError::Changed { .. } | MigrationError::Gap { .. }) => {
             "run the amalgam that this schema is from, or restore a backup; 'amalgam migrate --status' lists the migrations"
         }
-        Some(MigrationError::Pending { .. }) => "run 'amalgam migrate'; make a backup first",
+        Some(MigrationError::Pending { .. }) => {
+            "run 'amalgam migrate', which makes a backup of an SQLite database first"
+        }
         None if matches!(sqlite, Some(SqliteOpenError::RedoLog { .. })) => {
             "the redo log of an older version has turns that the database lacks: do what the message says, \
              or see 'Upgrading' in docs/durability.md"
         }
+        None if matches!(sqlite, Some(SqliteOpenError::MigrationBackup { .. })) => {
+            "make room beside the database, or run 'amalgam backup' to another disk and then 'amalgam migrate --no-backup'"
+        }
         None if sqlite.is_some_and(SqliteOpenError::is_corrupt) => {
-            "the file is damaged or no SQLite database: stop the server, keep a copy, and restore a backup; without one, \
+            "the file is damaged or no SQLite database: stop the server, keep a copy, and restore a backup with \
+             'amalgam restore FILE --force'; without one, \
              'sqlite3 FILE .recover' may save a part, and moving the file away makes the next start begin with an empty store"
         }
         None => "check store.url and whether the database can be reached",

@@ -5,9 +5,12 @@
 //! subjects.
 
 mod address;
+mod backup;
 mod batch;
+mod catalog;
 mod chains;
 mod connection;
+mod copy;
 mod courses;
 mod execute;
 mod job;
@@ -40,12 +43,14 @@ use std::{
 use amalgam_core::StoreError;
 use amalgam_store::{
     SqlStore,
+    backup::BackupError,
     migrate::{MigrationError, MigrationStatus, Migrations},
     notifications::Notifications,
 };
 use tokio::task::{JoinSet, spawn_blocking};
 use tracing::warn;
 
+pub use self::copy::CopyTarget;
 use self::{address::Address, connection::Connector, listener::Listener, pool::Pool, writer::Writers};
 
 /// How a database is used.
@@ -110,9 +115,59 @@ pub enum PostgresOpenError {
         /// Why.
         reason: StoreError,
     },
+    /// A copy into the database is not finished.
+    #[error("a copy into the database is not finished: run `amalgam copy` again")]
+    UnfinishedCopy,
     /// The schema does not fit.
     #[error(transparent)]
     Schema(MigrationError),
+}
+
+/// Why a database could not be dumped or loaded. Nothing of a load was kept.
+#[derive(Debug, thiserror::Error)]
+pub enum PostgresBackupError {
+    /// The server cannot be reached or refuses, or the schema does not fit.
+    #[error(transparent)]
+    Open(#[from] PostgresOpenError),
+    /// The file cannot be written or read.
+    #[error(transparent)]
+    File(#[from] BackupError),
+    /// A table of the backup does not have the columns that its schema version has.
+    #[error("the table `{name}` of the backup is not that of its schema version")]
+    Table {
+        /// Which table.
+        name: String,
+    },
+    /// The target of a copy holds something.
+    #[error("the database that is copied into is not empty; `amalgam reset everything` empties it")]
+    NotEmpty,
+    /// A copy from another source was begun.
+    #[error("a copy from {source_name} into this database is not finished; finish it, or make a new database")]
+    OtherCopy {
+        /// The other source.
+        source_name: String,
+    },
+    /// A column whose values cannot be copied.
+    #[error("the column {column} has the type {kind}, which copies do not know")]
+    ColumnType {
+        /// Table and column.
+        column: String,
+        /// Its type.
+        kind: String,
+    },
+    /// The source cannot be read.
+    #[error("could not read the source of the copy")]
+    Source(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The database has another number of rows than the backup.
+    #[error("{loaded} rows were loaded into `{table}`, and the backup has {expected}")]
+    Rows {
+        /// Which table.
+        table: String,
+        /// What the server says.
+        loaded: u64,
+        /// What the backup says.
+        expected: u64,
+    },
 }
 
 /// A store on a PostgreSQL server.
@@ -133,6 +188,9 @@ impl Postgres {
         let (address, connector) = connector(url, &options).await?;
         let mut first = MigrationConnection::open(&connector).await?;
         schema::check_version(&first.client).await?;
+        if schema::has_unfinished_copy(&first.client).await? {
+            return Err(PostgresOpenError::UnfinishedCopy);
+        }
         match options.migrations {
             Migrations::Run => schema::migrate(&mut first.client).await?,
             Migrations::Require => schema::require(&first.client).await?,
@@ -155,10 +213,7 @@ impl Postgres {
 
     /// What the database has and lacks. Changes nothing.
     pub async fn status(url: &str, options: &PostgresOptions) -> Result<Vec<MigrationStatus>, PostgresOpenError> {
-        let (_, connector) = connector(url, options).await?;
-        let driven = MigrationConnection::open(&connector).await?;
-        schema::check_version(&driven.client).await?;
-        schema::status(&driven.client).await
+        schema::status(&MigrationConnection::to(url, options).await?.client).await
     }
 
     /// Why acknowledged writes may be lost or read by others: a server that does not flush, a connection that
@@ -184,6 +239,14 @@ struct MigrationConnection {
 }
 
 impl MigrationConnection {
+    /// A connection to a server that is not too old.
+    async fn to(url: &str, options: &PostgresOptions) -> Result<Self, PostgresOpenError> {
+        let (_, connector) = connector(url, options).await?;
+        let driven = Self::open(&connector).await?;
+        schema::check_version(&driven.client).await?;
+        Ok(driven)
+    }
+
     async fn open(connector: &Connector) -> Result<Self, PostgresOpenError> {
         let (client, connection) =
             connector.open().await.map_err(|failure| PostgresOpenError::Database(failure.into()))?;

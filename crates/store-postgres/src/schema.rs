@@ -7,11 +7,12 @@ use amalgam_store::{
     migrations,
 };
 use tokio::time;
-use tokio_postgres::Client;
+use tokio_postgres::{Client, GenericClient, Transaction};
 
 use super::{
     PostgresOpenError,
     address::{Address, Trust},
+    backup, catalog,
     connection::PostgresFailure,
 };
 
@@ -43,6 +44,10 @@ const HISTORY: &str = "
         name     text NOT NULL,
         checksum text NOT NULL
     )";
+const FORGET_HISTORY: &str = "DELETE FROM amalgam_migrations";
+/// Exists while a copy into the database is not finished: `copy.rs`.
+const HAS_COPY: &str = "SELECT to_regclass('amalgam_copy') IS NOT NULL";
+const FORGET_COPY: &str = "DROP TABLE IF EXISTS amalgam_copy";
 const HAS_HISTORY: &str = "SELECT to_regclass('amalgam_migrations') IS NOT NULL";
 const APPLIED: &str = "SELECT version, name, checksum FROM amalgam_migrations ORDER BY version";
 const NOTE: &str = "INSERT INTO amalgam_migrations (version, name, checksum) VALUES ($1, $2, $3)";
@@ -111,14 +116,42 @@ async fn run_pending(client: &mut Client) -> Result<(), PostgresOpenError> {
     transaction.batch_execute(LOCK).await.map_err(failed)?;
     transaction.batch_execute(HISTORY).await.map_err(failed)?;
     let applied = applied_from(&transaction.query(APPLIED, &[]).await.map_err(failed)?)?;
-    for migration in migrate::pending(MIGRATIONS, &applied)? {
+    run_scripts(&transaction, migrate::pending(MIGRATIONS, &applied)?).await?;
+    transaction.commit().await.map_err(failed)
+}
+
+async fn run_scripts(transaction: &Transaction<'_>, migrations: &[Migration]) -> Result<(), PostgresOpenError> {
+    for migration in migrations {
         let script_failed = |reason| PostgresOpenError::Migration { name: migration.name, reason };
         transaction.batch_execute(migration.sql).await.map_err(|error| script_failed(unavailable(error)))?;
         let version = i32::try_from(migration.version).expect("migrations have three digits");
         let checksum = migration.checksum();
         transaction.execute(NOTE, &[&version, &migration.name, &checksum]).await.map_err(failed)?;
     }
-    transaction.commit().await.map_err(failed)
+    Ok(())
+}
+
+/// Makes other processes that migrate the database wait until the transaction ends.
+pub(super) async fn lock(transaction: &Transaction<'_>) -> Result<(), PostgresOpenError> {
+    transaction.batch_execute(LOCK).await.map_err(failed)
+}
+
+/// Makes our tables anew, empty, with the schema that had these migrations.
+pub(super) async fn rebuild(transaction: &Transaction<'_>, wanted: &[Applied]) -> Result<(), PostgresOpenError> {
+    let later = migrate::pending(MIGRATIONS, wanted)?.len();
+    // A database of a newer binary may have tables that this one does not know.
+    migrate::pending(MIGRATIONS, &applied(transaction).await?)?;
+    let old = catalog::tables(transaction, MIGRATIONS).await?;
+    backup::drop_tables(transaction, &old).await?;
+    transaction.batch_execute(HISTORY).await.map_err(failed)?;
+    transaction.batch_execute(FORGET_HISTORY).await.map_err(failed)?;
+    transaction.batch_execute(FORGET_COPY).await.map_err(failed)?;
+    run_scripts(transaction, MIGRATIONS.get(..MIGRATIONS.len() - later).unwrap_or_default()).await
+}
+
+/// Whether a copy into the database was begun and not finished.
+pub(super) async fn has_unfinished_copy(client: &Client) -> Result<bool, PostgresOpenError> {
+    client.query_one(HAS_COPY, &[]).await.and_then(|row| row.try_get(0)).map_err(failed)
 }
 
 /// Refuses a database that lacks migrations.
@@ -131,7 +164,7 @@ pub(super) async fn status(client: &Client) -> Result<Vec<MigrationStatus>, Post
     Ok(migrate::status(MIGRATIONS, &applied(client).await?))
 }
 
-async fn applied(client: &Client) -> Result<Vec<Applied>, PostgresOpenError> {
+pub(super) async fn applied(client: &impl GenericClient) -> Result<Vec<Applied>, PostgresOpenError> {
     let has_history: bool = client.query_one(HAS_HISTORY, &[]).await.and_then(|row| row.try_get(0)).map_err(failed)?;
     match has_history {
         true => applied_from(&client.query(APPLIED, &[]).await.map_err(failed)?),
@@ -147,7 +180,7 @@ fn applied_from(rows: &[tokio_postgres::Row]) -> Result<Vec<Applied>, PostgresOp
     applied.collect::<Result<_, tokio_postgres::Error>>().map_err(failed)
 }
 
-fn failed(error: tokio_postgres::Error) -> PostgresOpenError {
+pub(super) fn failed(error: tokio_postgres::Error) -> PostgresOpenError {
     PostgresOpenError::Database(unavailable(error))
 }
 

@@ -223,7 +223,9 @@ fn spoken_wrongly(name: &str, text: &str) -> Vec<String> {
     }
     // However a call is broken into lines, it is one.
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ").replace(" .", ".").replace("( ", "(");
-    let may_prepare = ["connection.rs", "schema.rs", "batch.rs", "listener.rs"].contains(&name);
+    // Dumps and copies name the tables and columns that the schema has.
+    let names_tables = ["backup.rs", "copy.rs"].contains(&name);
+    let may_prepare = names_tables || ["connection.rs", "schema.rs", "batch.rs", "listener.rs"].contains(&name);
     for call in [".prepare(", ".batch_execute(", ".simple_query(", "_typed("] {
         if !may_prepare && text.contains(call) {
             wrong.push(format!("{name}: `{call}` is a statement past `connection.rs`"));
@@ -232,7 +234,7 @@ fn spoken_wrongly(name: &str, text: &str) -> Vec<String> {
     for call in [".query(", ".query_one(", ".query_opt(", ".query_raw(", ".execute(", ".execute_raw("] {
         for (place, _) in text.match_indices(call) {
             let given = text.get(place + call.len()..).unwrap_or_default().split(',').next().unwrap_or_default();
-            if !is_statement(given) {
+            if !(is_statement(given) || names_tables) {
                 wrong.push(format!("{name}: `{call}{given}` is given something else than a statement"));
             }
         }

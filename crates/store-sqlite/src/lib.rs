@@ -4,12 +4,14 @@
 //! the file, owns the threads and hands work to them.
 
 mod approvals;
+mod backup;
 mod checkpoint;
 mod claims;
 mod connection;
 mod conversations;
 mod courses;
 mod execute;
+mod export;
 mod failure;
 mod file;
 mod files;
@@ -63,7 +65,7 @@ use self::{
     writer::Writer,
 };
 
-pub use self::{file::LockError, legacy_redo_log::RedoLogError};
+pub use self::{backup::SqliteCopyError, export::SqliteExport, file::LockError, legacy_redo_log::RedoLogError};
 
 statements! {
     OperatorSql PING = "SELECT 1 FROM memory LIMIT 1";
@@ -81,6 +83,8 @@ pub struct SqliteOptions {
     pub max_bytes: Option<u64>,
     /// What to do with migrations that the database lacks.
     pub migrations: Migrations,
+    /// Whether the database is copied before they are run.
+    pub migration_backup: MigrationBackup,
     /// What to do on a disk without room.
     pub full_disk: FullDisk,
 }
@@ -95,9 +99,26 @@ pub enum FullDisk {
     Read,
 }
 
+/// Whether a database that holds something is copied before it is migrated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MigrationBackup {
+    /// To a file beside it that is named after the version that it has: `amalgam.db.v011.backup`.
+    #[default]
+    Make,
+    /// It is not.
+    Skip,
+}
+
 impl Default for SqliteOptions {
     fn default() -> Self {
-        Self { readers: 2, queue: 1024, max_bytes: None, migrations: Migrations::Run, full_disk: FullDisk::Refuse }
+        Self {
+            readers: 2,
+            queue: 1024,
+            max_bytes: None,
+            migrations: Migrations::Run,
+            migration_backup: MigrationBackup::Make,
+            full_disk: FullDisk::Refuse,
+        }
     }
 }
 
@@ -130,6 +151,15 @@ pub enum SqliteOpenError {
         /// Why, and what to do.
         #[source]
         source: RedoLogError,
+    },
+    /// The copy that is made before a migration could not be made, so that nothing was migrated.
+    #[error("could not copy the database to `{}` before migrating it", path.display())]
+    MigrationBackup {
+        /// The copy.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: Box<SqliteCopyError>,
     },
     /// Its schema does not fit.
     #[error("`{}` cannot be used", path.display())]
@@ -194,6 +224,11 @@ impl Sqlite {
     /// What the database at `path` has and lacks. A file that is not there lacks everything, and is not made.
     pub fn status(path: impl AsRef<Path>) -> Result<Vec<MigrationStatus>, SqliteOpenError> {
         schema::status(path.as_ref())
+    }
+
+    /// Where the copy is that is made before the database at `path` is migrated from `version`.
+    pub fn migration_backup(path: impl AsRef<Path>, version: u32) -> PathBuf {
+        schema::copy_name(path.as_ref(), version)
     }
 
     /// Makes this process the one that serves from the database, for as long as the store lives. The holder of the lock knows

@@ -38,7 +38,7 @@ fn fully(writer: &Writer, options: &SqliteOptions) -> Result<StoreConnections, S
     let path = &writer.path;
     legacy_redo_log::apply(path)
         .map_err(|source| SqliteOpenError::RedoLog { path: legacy_redo_log::path(path), source })?;
-    schema::prepare(path, options.migrations)?;
+    schema::prepare(path, options.migrations, options.migration_backup)?;
     let database = |source| SqliteOpenError::Database { path: path.clone(), source };
     let checkpointer = file::open_checkpointer(path).map_err(database)?;
     let reader = |_| file::open_reader(path).map(Some);
@@ -86,7 +86,9 @@ fn may_mean_no_room(error: &SqliteOpenError) -> bool {
             source.sqlite_error_code(),
             Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure | ErrorCode::CannotOpen)
         ),
-        // What only the redo log has could not be read.
-        SqliteOpenError::RedoLog { .. } | SqliteOpenError::Schema { .. } => false,
+        // What only the redo log has could not be read, nor can a schema that is too old.
+        SqliteOpenError::RedoLog { .. } | SqliteOpenError::Schema { .. } | SqliteOpenError::MigrationBackup { .. } => {
+            false
+        }
     }
 }

@@ -1,17 +1,19 @@
 //! Runs migrations, and knows which ones were run.
 use std::{
-    path::Path,
+    fs,
+    path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
 };
 
 use amalgam_store::{
-    migrate::{self, Applied, Migration, MigrationError, MigrationStatus, Migrations},
+    migrate::{self, Applied, Migration, MigrationStatus, Migrations},
     migrations,
 };
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _, TransactionBehavior};
+use tracing::info;
 
-use super::{SqliteOpenError, file};
+use super::{MigrationBackup, Sqlite, SqliteCopyError, SqliteOpenError, backup, file};
 
 /// Every version of the schema, oldest first.
 pub(super) const MIGRATIONS: &[Migration] = migrations!(
@@ -42,10 +44,10 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// Brings the database at `path` up to date, or refuses it. SQLite gives up at once where two connections that read both
 /// want to be the one that changes the kind of log; so this begins anew until the other one is done.
-pub(super) fn prepare(path: &Path, migrations: Migrations) -> Result<(), SqliteOpenError> {
+pub(super) fn prepare(path: &Path, migrations: Migrations, backup: MigrationBackup) -> Result<(), SqliteOpenError> {
     let begun = Instant::now();
     loop {
-        match attempt(path, migrations) {
+        match attempt(path, migrations, backup) {
             Err(SqliteOpenError::Database { source, .. }) if is_busy(&source) && begun.elapsed() < PATIENCE => {
                 thread::sleep(PAUSE);
             }
@@ -58,7 +60,7 @@ fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-fn attempt(path: &Path, migrations: Migrations) -> Result<(), SqliteOpenError> {
+fn attempt(path: &Path, migrations: Migrations, backup: MigrationBackup) -> Result<(), SqliteOpenError> {
     let database = |source| SqliteOpenError::Database { path: path.to_path_buf(), source };
     let schema = |source| SqliteOpenError::Schema { path: path.to_path_buf(), source };
     let mut connection = file::open_writer(path, None).map_err(database)?;
@@ -68,10 +70,7 @@ fn attempt(path: &Path, migrations: Migrations) -> Result<(), SqliteOpenError> {
     match (pending, migrations) {
         ([], _) => Ok(()),
         (_, Migrations::Require) => migrate::require_all(MIGRATIONS, &applied).map_err(schema),
-        (_, Migrations::Run) => match run(&mut connection).map_err(database)? {
-            Ok(()) => Ok(()),
-            Err(error) => Err(schema(error)),
-        },
+        (_, Migrations::Run) => run(path, &mut connection, backup),
     }
 }
 
@@ -96,23 +95,47 @@ pub(super) fn status(path: &Path) -> Result<Vec<MigrationStatus>, SqliteOpenErro
 }
 
 /// Runs everything that is pending, in one transaction. Another process may have been faster: what is pending is
-/// decided behind the lock.
-fn run(connection: &mut Connection) -> rusqlite::Result<Result<(), MigrationError>> {
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    transaction.execute_batch(CREATE_LIST)?;
-    let applied = applied(&transaction)?;
-    let pending = match migrate::pending(MIGRATIONS, &applied) {
-        Ok(pending) => pending,
-        Err(error) => return Ok(Err(error)),
-    };
-    for migration in pending {
-        transaction.execute_batch(migration.sql)?;
-        transaction.execute(ADD, (migration.version, migration.name, migration.checksum()))?;
+/// decided behind the lock, and what is copied is what the migrations find.
+fn run(path: &Path, connection: &mut Connection, backup: MigrationBackup) -> Result<(), SqliteOpenError> {
+    let database = |source| SqliteOpenError::Database { path: path.to_path_buf(), source };
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(database)?;
+    transaction.execute_batch(CREATE_LIST).map_err(database)?;
+    let applied = applied(&transaction).map_err(database)?;
+    let pending = migrate::pending(MIGRATIONS, &applied)
+        .map_err(|source| SqliteOpenError::Schema { path: path.to_path_buf(), source })?;
+    if let (MigrationBackup::Make, [_, ..], Some(last)) = (backup, pending, applied.last())
+        && backup::has_rows(&transaction).map_err(database)?
+    {
+        copy_before(path, last.version)?;
     }
-    transaction.commit().map(Ok)
+    for migration in pending {
+        transaction.execute_batch(migration.sql).map_err(database)?;
+        let ran = (migration.version, migration.name, migration.checksum());
+        transaction.execute(ADD, ran).map_err(database)?;
+    }
+    transaction.commit().map_err(database)
 }
 
-fn applied(connection: &Connection) -> rusqlite::Result<Vec<Applied>> {
+/// The copy of the database at `path` from before it was migrated from `version`.
+pub(super) fn copy_name(path: &Path, version: u32) -> PathBuf {
+    file::beside(path, &format!(".v{version:03}.backup"))
+}
+
+/// Copies the database, which no other process can change meanwhile.
+fn copy_before(path: &Path, version: u32) -> Result<(), SqliteOpenError> {
+    let target = copy_name(path, version);
+    let partial = file::beside(&target, ".partial");
+    let copied = Sqlite::copy(path, &partial, &mut |_, _| {}).and_then(|_| {
+        fs::rename(&partial, &target)
+            .and_then(|()| file::flush_folder(&target))
+            .map_err(|source| SqliteCopyError::Open(SqliteOpenError::File { path: target.clone(), source }))
+    });
+    copied.map_err(|source| SqliteOpenError::MigrationBackup { path: target.clone(), source: Box::new(source) })?;
+    info!("copied the database to `{}` before it is migrated", target.display());
+    Ok(())
+}
+
+pub(super) fn applied(connection: &Connection) -> rusqlite::Result<Vec<Applied>> {
     if connection.query_row(HAS_LIST, [], |_| Ok(())).optional()?.is_none() {
         return Ok(Vec::new());
     }

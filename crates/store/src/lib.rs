@@ -6,6 +6,7 @@
 
 mod agents;
 mod approvals;
+pub mod backup;
 pub mod bank;
 mod conversations;
 pub mod courses;
@@ -27,6 +28,7 @@ mod statements;
 mod steps;
 mod store;
 mod tenancy;
+pub mod transfer;
 pub mod turn_list;
 mod values;
 

@@ -4,6 +4,7 @@
 //! says what was run are the engine's.
 
 use amalgam_core::hex;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 /// One script. A migration that was released never changes; the next change of the schema is a new one.
@@ -18,7 +19,7 @@ pub struct Migration {
 }
 
 /// A migration that a database remembers.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Applied {
     /// Its number.
     pub version: u32,

@@ -2,6 +2,8 @@
 //!
 //! Every finding says what to do about it. Nothing is changed: a data folder that is absent stays absent.
 
+mod machine;
+
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::net::SocketAddr;
@@ -83,6 +85,7 @@ async fn examine(args: ConfigArgs) -> Vec<Finding> {
         }
     };
     let config = loaded.config;
+    let watch = machine::ClockWatch::start();
     let mut findings = vec![match &config.file {
         Some(path) => Finding::ok("configuration", path.display()),
         None => Finding::ok("configuration", "no file; defaults, environment and flags"),
@@ -93,17 +96,21 @@ async fn examine(args: ConfigArgs) -> Vec<Finding> {
     if !config.is_local() {
         findings.push(listener(&config.server.admin_listen).await);
     }
+    findings.push(machine::open_files(&config));
     findings.push(data_folder(&config.data));
+    findings.push(machine::disk_space(existing_folder(&config.data)));
     let (look, store) = storage::inspect(&config.store, config.pool).await;
     findings.extend(store_findings(&config.store, look));
     findings.push(master_key(&config, store.as_deref()).await);
+    findings.push(machine::proxies(&config, &loaded.settings));
     for upstream in &config.upstreams {
-        findings.push(upstream_finding(upstream, &config.proxies).await);
+        findings.extend(upstream_findings(upstream, &config.proxies).await);
     }
     findings.extend(door_models(&config).await);
     for mcp in &config.mcp {
         findings.push(mcp_finding(mcp).await);
     }
+    findings.push(watch.finding(&config).await);
     findings
 }
 
@@ -189,9 +196,7 @@ async fn is_amalgam(listen: SocketAddr) -> bool {
 fn data_folder(folder: &Path) -> Finding {
     const CHECK: &str = "data folder";
     let shown = folder.display();
-    // The nearest folder that exists is where a missing one would be created.
-    let existing = folder.ancestors().find(|path| path.as_os_str().is_empty() || path.exists());
-    let existing = existing.filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let existing = existing_folder(folder);
     if !existing.is_dir() {
         let detail = format!("{} is not a folder", existing.display());
         return Finding::fail(CHECK, detail, "choose another folder with --data");
@@ -204,6 +209,12 @@ fn data_folder(folder: &Path) -> Finding {
             Finding::fail(CHECK, detail, "give this user the right to write there, or choose another with --data")
         }
     }
+}
+
+/// The nearest folder that exists: a missing one would be created there.
+fn existing_folder(folder: &Path) -> &Path {
+    let existing = folder.ancestors().find(|path| path.as_os_str().is_empty() || path.exists());
+    existing.filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 fn write_and_remove(folder: &Path) -> io::Result<()> {
@@ -221,7 +232,7 @@ fn store_findings(url: &StoreUrl, look: StoreStatus) -> Vec<Finding> {
             vec![Finding::warn(
                 CHECK,
                 detail,
-                "the next start runs them, or 'amalgam migrate' does; make a backup first",
+                "the next start runs them, or 'amalgam migrate' does; a copy of an SQLite database is made first",
             )]
         }
         StoreStatus::Ready { version, warnings } => {
@@ -269,26 +280,31 @@ async fn master_key(config: &Config, store: Option<&dyn Store>) -> Finding {
     Finding::ok(CHECK, format!("{place} ({})", ring.ids().map(|id| id.to_string()).collect::<Vec<_>>().join(", ")))
 }
 
-async fn upstream_finding(upstream: &Upstream, proxies: &Proxies) -> Finding {
+/// Whether an upstream can be reached, and how long its certificate is valid.
+async fn upstream_findings(upstream: &Upstream, proxies: &Proxies) -> Vec<Finding> {
     let check = format!("upstream {}", upstream.name);
     let kind = upstream.kind.name();
     let Some(remote) = &upstream.remote else {
-        return Finding::ok(&check, "built in");
+        return vec![Finding::ok(&check, "built in")];
     };
     let proxy = proxies.for_upstream(&remote.base_url);
     let hint = match proxy {
         Some(_) => "check HTTP_PROXY and HTTPS_PROXY; NO_PROXY names the hosts that are reached without a proxy",
         None => way_to(&remote.base_url),
     };
-    if let Err(problem) = reach(&remote.base_url, proxy.clone(), remote.connect_timeout).await {
-        return Finding::fail(&check, format!("{kind} at {}: {problem}", remote.base_url), hint);
-    }
+    let expires = match reach(&remote.base_url, proxy.clone(), remote.connect_timeout).await {
+        Ok(expires) => expires,
+        Err(problem) => {
+            return vec![Finding::fail(&check, format!("{kind} at {}: {problem}", remote.base_url), hint)];
+        }
+    };
     let way = proxy.map(|proxy| format!(" through the proxy {proxy}")).unwrap_or_default();
     let detail = format!("{kind} at {}{way}", remote.base_url);
-    match remote.api_key.as_ref().and_then(|key| key.missing()) {
+    let reached = match remote.api_key.as_ref().and_then(|key| key.missing()) {
         Some(variable) => Finding::warn(&check, format!("{detail}, without its key"), format!("set {variable}")),
         None => Finding::ok(&check, detail),
-    }
+    };
+    [reached].into_iter().chain(expires.map(|at| machine::certificate(&upstream.name, at))).collect()
 }
 
 /// Whether an MCP server could be used. A program is located but not started.
@@ -303,7 +319,7 @@ async fn mcp_finding(mcp: &Mcp) -> Finding {
             }
         }
         McpTransport::Http { url, .. } => match reach(url, None, mcp.timeout).await {
-            Ok(()) => Ok(url.clone()),
+            Ok(_) => Ok(url.clone()),
             Err(problem) => Err((format!("{url}: {problem}"), way_to(url))),
         },
     };

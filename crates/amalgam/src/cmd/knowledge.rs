@@ -187,13 +187,13 @@ async fn delete(args: DeleteArgs) -> anyhow::Result<ExitCode> {
     let DeleteArgs { collection, source, place } = args;
     let context = KnowledgeContext::open(place.tenant_id, CommandContext::open(place.config).await?).await?;
     let known = context.collection(&collection).await?;
-    let mut progress = Progress::of("documents", usize::try_from(known.documents).unwrap_or(usize::MAX));
+    let mut progress = Progress::of("documents", known.documents);
     let mut throttle = context.throttle();
     let mut deletion = DocumentDeletion::of(&collection, source.as_deref());
     let mut deleted = 0;
     while let Some(more) = throttle.write(deletion.delete_batch(context.store(), context.within(), now_ms())).await? {
         deleted += more;
-        progress.add(usize::try_from(more).unwrap_or(usize::MAX));
+        progress.add(more);
     }
     drop(progress);
     match (place.json, &source) {

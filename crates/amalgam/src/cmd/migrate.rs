@@ -1,14 +1,17 @@
 //! `amalgam migrate`: migrates the store's schema, or lists pending migrations. `serve` migrates by itself.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use amalgam_store::migrate::{MigrationProblem, MigrationStatus};
+use amalgam_store_sqlite::{MigrationBackup, Sqlite};
 use clap::Args;
 use serde_json::{Value, json};
 
 use crate::cli::ConfigArgs;
 use crate::command_context::configuration;
-use crate::storage::{self, StorePurpose};
+use crate::config::StoreUrl;
+use crate::storage;
 use crate::table::table;
 use crate::terminal::{print_json, print_stderr, print_stdout};
 
@@ -19,6 +22,9 @@ pub(crate) struct MigrateArgs {
     /// Only print which migrations are applied and which are pending
     #[arg(long)]
     status: bool,
+    /// Do not copy an SQLite database to a file beside it first
+    #[arg(long, conflicts_with = "status")]
+    no_backup: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -39,19 +45,37 @@ pub(crate) async fn run(args: MigrateArgs) -> anyhow::Result<ExitCode> {
         let usable = before.iter().all(|migration| migration.problem.is_none());
         return Ok(if usable { ExitCode::SUCCESS } else { ExitCode::from(crate::FAILURE) });
     }
-    let opened = storage::open(&config.store, config.pool, StorePurpose::Command).await?;
+    let backup = if args.no_backup { MigrationBackup::Skip } else { MigrationBackup::Make };
+    let opened = storage::migrate(&config.store, config.pool, backup).await?;
     for warning in &opened.warnings {
         print_stderr(format_args!("warning: {warning}"));
     }
     let now: Vec<&str> = before.iter().filter(|one| !one.applied).map(|one| one.name.as_str()).collect();
+    let copy = match args.no_backup || now.is_empty() {
+        true => None,
+        false => copy_before(&config.store, &before),
+    };
     match (args.json, now.is_empty()) {
         (true, _) => {
-            print_json(&as_json(&config.store.to_string(), &storage::status(&config.store, config.pool).await?, &now))?
+            let after = storage::status(&config.store, config.pool).await?;
+            let mut report = as_json(&config.store.to_string(), &after, &now);
+            report["backup"] = json!(copy);
+            print_json(&report)?;
         }
         (false, true) => print_stdout(format_args!("{} is up to date", config.store))?,
         (false, false) => print_stdout(format_args!("{}: applied {}", config.store, now.join(", ")))?,
     }
+    if let (false, Some(copy)) = (args.json, copy) {
+        print_stdout(format_args!("the database as it was before is in {}", copy.display()))?;
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The copy that the migration has made: of an SQLite database that held something.
+fn copy_before(store: &StoreUrl, before: &[MigrationStatus]) -> Option<PathBuf> {
+    let StoreUrl::Sqlite(path) = store else { return None };
+    let version = before.iter().filter(|one| one.applied).map(|one| one.version).max()?;
+    Some(Sqlite::migration_backup(path.canonicalize().ok()?, version)).filter(|copy| copy.exists())
 }
 
 fn as_table(status: &[MigrationStatus]) -> String {

@@ -202,22 +202,30 @@ fn found<'a>(check: &'a str, status: &'a str) -> (String, String) {
     (check.to_owned(), status.to_owned())
 }
 
+/// As many as every machine that tests lets a process have.
+const FEW_CONNECTIONS: (&str, &str) = ("AMALGAM_SERVER_MAX_CONNECTIONS", "100");
+
 #[test]
 fn doctor_finds_a_sound_machine_sound_and_leaves_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
-    let output = amalgam(folder.path(), &["doctor", "--listen", "127.0.0.1:0", "--data", "new/data", "--json"], &[]);
+    let arguments = ["doctor", "--listen", "127.0.0.1:0", "--data", "new/data", "--json"];
+    let output = amalgam(folder.path(), &arguments, &[FEW_CONNECTIONS]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(
         findings(&output),
         [
             found("configuration", "ok"),
             found("port 0", "ok"),
+            found("open files", "ok"),
             found("data folder", "ok"),
+            found("disk space", "ok"),
             found("store", "ok"),
             found("master key", "ok"),
+            found("proxies", "ok"),
             found("upstream demo", "ok"),
             found("assistant door", "ok"),
             found("execute door", "ok"),
+            found("clock", "ok"),
         ]
     );
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
@@ -237,7 +245,7 @@ fn doctor_tells_a_taken_port_a_bad_folder_and_an_upstream_that_is_away() {
 
     let listen = neighbour.address.to_string();
     let arguments = ["doctor", "--config", "amalgam.toml", "--listen", &listen, "--data", "amalgam.toml/data"];
-    let output = amalgam(folder.path(), &[&arguments[..], &["--json"]].concat(), &[]);
+    let output = amalgam(folder.path(), &[&arguments[..], &["--json"]].concat(), &[FEW_CONNECTIONS]);
 
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert_eq!(
@@ -246,13 +254,17 @@ fn doctor_tells_a_taken_port_a_bad_folder_and_an_upstream_that_is_away() {
             found("configuration", "ok"),
             found("configuration", "warn"),
             found(&format!("port {port}"), "fail"),
+            found("open files", "ok"),
             found("data folder", "fail"),
+            found("disk space", "ok"),
             found("store", "ok"),
             found("master key", "ok"),
+            found("proxies", "ok"),
             found("upstream away", "fail"),
             found("upstream there", "warn"),
             found("assistant door", "warn"),
             found("execute door", "warn"),
+            found("clock", "ok"),
         ]
     );
     let text = amalgam(folder.path(), &arguments, &[]);

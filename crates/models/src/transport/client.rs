@@ -7,9 +7,14 @@ use amalgam_core::ModelError;
 use bytes::Bytes;
 use http::Uri;
 use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
-use hyper_util::client::legacy::connect::{HttpConnector, proxy::Tunnel};
+use hyper_util::{
+    client::legacy::connect::{HttpConnector, proxy::Tunnel},
+    rt::TokioIo,
+};
+use tokio::net::TcpStream;
 use tokio_rustls::rustls::{ClientConfig, crypto::ring};
 use tower::{Service, ServiceExt};
+use x509_cert::{Certificate, der::Decode as _};
 
 use super::{
     exchange::{self, Body, Connection, ExchangeError},
@@ -96,15 +101,18 @@ impl Client {
     }
 
     async fn connect(&self) -> Result<Connection, BoxError> {
+        self.stream().await.map(Connection::new)
+    }
+
+    async fn stream(&self) -> Result<MaybeHttpsStream<TokioIo<TcpStream>>, BoxError> {
         let address = self.address.clone();
-        let connected = match &self.way {
+        match &self.way {
             ConnectRoute::Plain(connector) => {
                 within(self.connect_timeout, connector.clone().oneshot(address)).await.map(MaybeHttpsStream::Http)
             }
             ConnectRoute::Tls(connector) => within(self.connect_timeout, connector.clone().oneshot(address)).await,
             ConnectRoute::Tunnel(connector) => within(self.connect_timeout, connector.clone().oneshot(address)).await,
-        };
-        connected.map(Connection::new)
+        }
     }
 
     /// Why connecting failed, with the name of the proxy if there is one.
@@ -141,11 +149,19 @@ async fn within<T, E: Into<BoxError>>(
     }
 }
 
-/// Connects to an upstream as a turn would, including TLS, and sends nothing. The error says why it failed.
-pub async fn reach(base_url: &str, proxy: Option<Proxy>, patience: Duration) -> Result<(), String> {
+/// Connects to an upstream as a turn would, including TLS, and sends nothing. Returns the time since 1970 at which the
+/// upstream's certificate expires, if it has one. The error says why connecting failed.
+pub async fn reach(base_url: &str, proxy: Option<Proxy>, patience: Duration) -> Result<Option<Duration>, String> {
     let address = base_url.parse().map_err(|error| format!("it is no address: {error}"))?;
     let client = Client::new(address, proxy, patience)?;
-    client.connect().await.map(drop).map_err(|error| client.problem(&*error))
+    let stream = client.stream().await.map_err(|error| client.problem(&*error))?;
+    let MaybeHttpsStream::Https(stream) = stream else { return Ok(None) };
+    let (_, session) = stream.inner().get_ref();
+    let certificate = session.peer_certificates().and_then(<[_]>::first);
+    Ok(certificate.and_then(|certificate| {
+        let certificate = Certificate::from_der(certificate).ok()?;
+        Some(certificate.tbs_certificate.validity.not_after.to_unix_duration())
+    }))
 }
 
 /// Maps a failed exchange to an error: only a failure before the answer may be retried.

@@ -92,7 +92,7 @@ pub(super) async fn run(args: ImportArgs) -> anyhow::Result<ExitCode> {
         clock: &SystemClock,
     };
     let names: Vec<String> = sources.iter().map(|source| source.name.clone()).collect();
-    let mut progress = Progress::of("files", sources.iter().map(|source| source.files.len()).sum());
+    let mut progress = Progress::of("files", sources.iter().map(|source| source.files.len()).sum::<usize>());
     let mut totals = ImportTotals::default();
     for source in sources {
         import.run(source, &mut totals, &mut progress).await?;
