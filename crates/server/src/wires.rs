@@ -14,6 +14,7 @@ mod query;
 mod render;
 mod reply;
 mod responses;
+mod site;
 
 use std::sync::{Arc, LazyLock};
 
@@ -141,6 +142,11 @@ pub static ROUTES: &[RouteInfo] = &[
     RouteInfo::public(Method::GET, "/healthz"),
     RouteInfo::public(Method::GET, "/readyz"),
     RouteInfo::public(Method::GET, "/openapi.json"),
+    RouteInfo::public(Method::GET, "/"),
+    RouteInfo::public(Method::GET, "/llms.txt"),
+    RouteInfo::public(Method::GET, "/docs"),
+    RouteInfo::public(Method::GET, "/docs/"),
+    RouteInfo::public(Method::GET, "/docs/{*page}"),
 ];
 
 /// All wires.
@@ -155,7 +161,11 @@ pub fn without_administration(app: Arc<App>) -> AuthenticatedRouter {
 
 /// Only the administration, for a listener of its own.
 pub fn administration(app: Arc<App>) -> AuthenticatedRouter {
-    authenticated(app, Router::new().merge(admin::routes()).merge(ops::routes()), WireSet::Administration)
+    authenticated(
+        app,
+        Router::new().merge(admin::routes()).merge(ops::routes()).merge(site::routes()),
+        WireSet::Administration,
+    )
 }
 
 fn api_routes() -> Router<Arc<App>> {
@@ -166,6 +176,7 @@ fn api_routes() -> Router<Arc<App>> {
         .merge(execute::routes())
         .merge(files::routes())
         .merge(ops::routes())
+        .merge(site::routes())
 }
 
 fn authenticated(app: Arc<App>, routes: Router<Arc<App>>, wires: WireSet) -> AuthenticatedRouter {
@@ -182,7 +193,7 @@ pub(crate) fn is_public(path: &str) -> bool {
     /// A separate list: every request searches it, and the list of all routes is long.
     static PUBLIC: LazyLock<Vec<&'static str>> =
         LazyLock::new(|| ROUTES.iter().filter(|route| route.public).map(|route| route.path).collect());
-    PUBLIC.contains(&path)
+    PUBLIC.contains(&path) || path.starts_with(site::DOCS)
 }
 
 /// Whether a request uploads a file: the only bodies that are forms.

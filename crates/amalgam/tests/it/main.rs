@@ -59,6 +59,7 @@ mod secrets;
 mod seeding;
 mod server_tools;
 mod silent_upstreams;
+mod site;
 mod socket;
 mod stateless_mcp;
 mod store_start;
