@@ -1,6 +1,7 @@
 //! `amalgam health`: asks a running server whether it accepts work.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -18,9 +19,12 @@ use crate::terminal::{print_json, print_stdout};
 
 #[derive(Debug, Args)]
 pub(crate) struct HealthArgs {
-    /// Server URL [default: the configured listening address]
+    /// Server URL: http://…, https://… or unix:PATH [default: the configured listening address]
     #[arg(long, value_name = "URL")]
     url: Option<String>,
+    /// Accept exactly the certificate in this file from an https server, under any name
+    #[arg(long, value_name = "FILE")]
+    certificate: Option<PathBuf>,
     /// How long the server may take to answer
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = patience)]
     timeout: Duration,
@@ -58,7 +62,7 @@ async fn examine(args: &HealthArgs) -> Health {
         Ok(url) => url,
         Err(error) => return Health::unreachable(None, &error),
     };
-    match timeout(args.timeout, readiness(&url)).await {
+    match timeout(args.timeout, readiness(&url, args.certificate.as_deref())).await {
         Ok(Ok((status, report))) => Health {
             healthy: status == StatusCode::OK,
             status: report["status"].as_str().unwrap_or_default().to_owned(),
@@ -73,8 +77,12 @@ async fn examine(args: &HealthArgs) -> Health {
 }
 
 /// What the server says at `/readyz`.
-async fn readiness(url: &str) -> anyhow::Result<(StatusCode, Value)> {
+async fn readiness(url: &str, certificate: Option<&Path>) -> anyhow::Result<(StatusCode, Value)> {
     let address = ServerAddress::read(url)?;
+    let address = match certificate {
+        Some(certificate) => address.with_certificate(certificate),
+        None => address,
+    };
     let (status, report) = server_client::get(&address, None, None, "/readyz").await?;
     if !report["status"].is_string() {
         bail!("the answer is not one of an Amalgam server ({status})");

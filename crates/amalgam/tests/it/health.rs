@@ -2,7 +2,10 @@
 
 #![expect(clippy::panic, reason = "the helpers of a test fail by panicking, as the test does")]
 
-use amalgam_testkit::{Amalgam, Reply, Setup, Upstream};
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixListener;
+
+use amalgam_testkit::{Amalgam, Certificates, Front, Reply, Setup, Upstream};
 use serde_json::{Value, json};
 
 use crate::support::{BINARY, Cli, stores};
@@ -86,4 +89,50 @@ async fn what_is_not_a_server_is_unreachable_and_never_another_exit_code() {
         assert_eq!((code, &report["status"]), (Some(1), &json!("unreachable")), "{arguments:?}: {report}");
         assert!(report["error"].as_str().unwrap().contains(why), "{arguments:?}: {report}");
     }
+}
+
+#[tokio::test]
+async fn a_server_behind_tls_is_asked_if_its_certificate_is_trusted() {
+    let amalgam = Amalgam::start(BINARY, Setup::new()).await;
+    let [certificates, others] = [(); 2].map(|()| Certificates::for_names("DNS:localhost"));
+    let behind = amalgam.url().strip_prefix("http://").unwrap().parse().unwrap();
+    let front = Front::before(behind, &certificates);
+    let folder = tempfile::tempdir().unwrap();
+    let trusting = |authority: &Certificates| {
+        Cli::within(folder.path()).env("SSL_CERT_FILE", authority.authority().to_str().unwrap())
+    };
+    let url = format!("https://localhost:{}", front.address().port());
+    assert_eq!(health(&trusting(&certificates), &["--url", &url]).0, Some(0));
+    let (code, report) = health(&trusting(&others), &["--url", &url]);
+    assert_eq!((code, &report["status"]), (Some(1), &json!("unreachable")), "{report}");
+    // By its own certificate, the server is known under any name and without an authority.
+    let url = format!("https://{}", front.address());
+    for (shown, expected) in [(&certificates, 0), (&others, 1)] {
+        let file = shown.certificate();
+        let arguments = ["--url", &url, "--certificate", file.to_str().unwrap()];
+        assert_eq!(health(&trusting(&others), &arguments).0, Some(expected));
+    }
+}
+
+#[test]
+fn a_server_on_a_unix_socket_is_asked_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("amalgam.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = Vec::new();
+        while !request.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            request.push(byte[0]);
+        }
+        let body = r#"{"status":"ready","turns_in_flight":3,"turns_waiting":1}"#;
+        write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
+        String::from_utf8(request).unwrap()
+    });
+    let url = format!("unix:{}", path.display());
+    let text = Cli::within(folder.path()).text(&["health", "--url", &url]);
+    assert_eq!(text, format!("ready: {url} (3 turns running, 1 waiting)\n"));
+    assert!(server.join().unwrap().starts_with("GET /readyz HTTP/1.1\r\n"));
 }
