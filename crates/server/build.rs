@@ -1,24 +1,28 @@
 //! Lists the pages of `docs/`, so that `src/wires/site/pages.rs` embeds all of them.
+//!
+//! The list names the pages relative to the crate: a checkout may move together with its `target`.
 
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-};
+use std::{env, fs, path::PathBuf};
+
+/// Relative to the crate, in which cargo runs this.
+const DOCS: &str = "../../docs";
 
 fn main() {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-    let docs = docs.canonicalize().expect("the project has a folder docs");
     let mut pages = Vec::new();
-    for folder in [docs.clone(), docs.join("decisions")] {
-        println!("cargo::rerun-if-changed={}", folder.display());
-        let files = fs::read_dir(&folder).expect("the folder can be read");
-        let files = files.map(|file| file.expect("its entries can be read").path());
-        pages.extend(files.filter(|file| file.extension().is_some_and(|extension| extension == "md")));
+    for folder in ["", "decisions/"] {
+        let path = format!("{DOCS}/{folder}");
+        println!("cargo::rerun-if-changed={path}");
+        for file in fs::read_dir(path).expect("the project has a folder docs") {
+            let name = file.expect("its entries can be read").file_name();
+            let name = name.to_str().expect("names of pages are plain");
+            if name.ends_with(".md") {
+                pages.push(format!("{folder}{name}"));
+            }
+        }
     }
     pages.sort();
-    let entry = |page: &PathBuf| {
-        let name = page.strip_prefix(&docs).expect("the page is in the folder").display();
-        format!("({:?}, include_str!({:?})),\n", name.to_string(), page.display().to_string())
+    let entry = |page: &String| {
+        format!("(\"{page}\", include_str!(concat!(env!(\"CARGO_MANIFEST_DIR\"), \"/{DOCS}/{page}\"))),\n")
     };
     let list: String = pages.iter().map(entry).collect();
     #[expect(clippy::disallowed_methods, reason = "cargo names the folder for generated code in the environment")]
