@@ -9,6 +9,9 @@ LISTEN ?= 127.0.0.1:8080
 # More arguments for the server (make run ARGS="--config amalgam.toml") or the benchmark (make bench ARGS=--quick).
 ARGS ?=
 
+# A server that `make dist` packs instead of building one.
+BIN ?=
+
 # How often `make soak` kills a server, on each of the two stores.
 CYCLES ?= 1000
 
@@ -16,11 +19,12 @@ target := $(or $(CARGO_TARGET_DIR),target)
 
 say = printf '\n==> %s\n' "$(1)"
 
-.PHONY: help run release test check lint soak bench fmt clean
+.PHONY: help run release dist test check lint soak bench fmt clean
 
 help:
 	@echo "make run     build and serve on http://$(LISTEN) with the demo model"
 	@echo "make release build the server as it should be run in production: $(target)/dist/amalgam"
+	@echo "make dist    pack it: tarball, Debian package, bill of materials; BIN=PATH packs an existing binary"
 	@echo "make test    install what the tests need, then run all of them"
 	@echo "make check   the quick loop: format, lints, documentation, Rust tests"
 	@echo "make lint    format, lints and documentation, with warnings denied"
@@ -40,6 +44,10 @@ release:
 	@scripts/setup.sh release
 	scripts/release.sh
 
+dist:
+	@$(if $(BIN),true,scripts/setup.sh release)
+	BIN=$(BIN) scripts/dist.sh
+
 test:
 	@$(call say,set-up)
 	@scripts/setup.sh test
@@ -50,6 +58,8 @@ test:
 	scripts/postgres.sh run scripts/rust-tests.sh --locked
 	@$(call say,real clients)
 	AMALGAM_BIN=$(target)/debug/amalgam scripts/postgres.sh run tests/clients/run.sh
+	@$(call say,packages)
+	AMALGAM_BIN=$(target)/debug/amalgam tests/packages/run.sh
 	@$(call say,all tests passed)
 
 check: lint

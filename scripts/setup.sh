@@ -3,7 +3,8 @@
 #
 #   scripts/setup.sh build    # a C compiler
 #   scripts/setup.sh release  # also what reads the counts of a build that counts; without it a server can still be built
-#   scripts/setup.sh test     # also PostgreSQL, and Python with venv, Node, npm and Chromium for the tests with real clients
+#   scripts/setup.sh test     # also PostgreSQL, and Python with venv, Node, npm and Chromium for the tests with real clients;
+#                             # nginx for the tests of packages, if it can be had
 #
 # Leaves alone what is there. Needs root only when something is missing.
 set -euo pipefail
@@ -49,6 +50,13 @@ if [[ "$purpose" == test ]]; then
     has git || missing+=(git)
 fi
 
+# What a few tests can do without: they are counted as skipped where it is missing.
+optional=()
+if [[ "$purpose" == test ]]; then
+    # The packages' configuration of nginx is tested with a real one.
+    has nginx || [[ -x /usr/sbin/nginx ]] || optional+=(nginx-light)
+fi
+
 if ((${#missing[@]} > 0)); then
     if [[ $(id -u) != 0 ]] || ! has apt-get; then
         echo "setup: please install ${missing[*]} (as root on Debian: apt-get install ${missing[*]})" >&2
@@ -58,6 +66,14 @@ if ((${#missing[@]} > 0)); then
     export DEBIAN_FRONTEND=noninteractive
     apt-get update -qq
     apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+fi
+
+if ((${#optional[@]} > 0)) && [[ $(id -u) == 0 ]] && has apt-get; then
+    echo "setup: installing ${optional[*]}"
+    export DEBIAN_FRONTEND=noninteractive
+    # No service is started: the tests run their own.
+    { apt-get update -qq && RUNLEVEL=1 apt-get install -y -qq --no-install-recommends "${optional[@]}"; } >/dev/null 2>&1 ||
+        echo "setup: could not install ${optional[*]}; the tests that need it are skipped"
 fi
 
 if [[ "$purpose" == test ]]; then

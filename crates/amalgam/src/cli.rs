@@ -70,10 +70,14 @@ pub(crate) enum Command {
     Check(cmd::check::CheckArgs),
     /// Diagnose the installation: port, data folder, store, upstreams
     Doctor(cmd::doctor::DoctorArgs),
+    /// Ask a running server whether it accepts work; exits with 0 or 1
+    Health(cmd::health::HealthArgs),
     /// Print the server's OpenAPI document
     Openapi,
     /// Print a shell completion script
     Completion(cmd::completion::CompletionArgs),
+    /// Write manual pages, one for each command
+    Man(cmd::man::ManArgs),
     /// Print the version
     Version(cmd::version::VersionArgs),
 }

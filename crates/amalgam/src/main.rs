@@ -11,6 +11,7 @@ mod logs;
 mod machine;
 mod progress;
 mod reload;
+mod server_client;
 mod storage;
 mod table;
 mod tenancy;
@@ -79,8 +80,10 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Reset(args) => runtime()?.block_on(cmd::reset::run(args)),
         Command::Check(args) => runtime()?.block_on(cmd::check::run(args)),
         Command::Doctor(args) => runtime()?.block_on(cmd::doctor::run(args)),
+        Command::Health(args) => runtime()?.block_on(cmd::health::run(args)),
         Command::Completion(args) => cmd::completion::run(args),
         Command::Openapi => cmd::openapi::run(),
+        Command::Man(args) => cmd::man::run(args),
         Command::Version(args) => cmd::version::run(args),
     }
 }

@@ -14,6 +14,7 @@ mod query;
 mod render;
 mod reply;
 mod responses;
+mod site;
 
 use std::sync::{Arc, LazyLock};
 
@@ -145,6 +146,11 @@ pub static ROUTES: &[RouteInfo] = &[
     RouteInfo::public(Method::GET, "/healthz"),
     RouteInfo::public(Method::GET, "/readyz"),
     RouteInfo::public(Method::GET, "/openapi.json"),
+    RouteInfo::public(Method::GET, "/"),
+    RouteInfo::public(Method::GET, "/llms.txt"),
+    RouteInfo::public(Method::GET, "/docs"),
+    RouteInfo::public(Method::GET, "/docs/"),
+    RouteInfo::public(Method::GET, "/docs/{*page}"),
 ];
 
 /// All wires.
@@ -159,7 +165,8 @@ pub fn without_administration(app: impl Into<CurrentApp>) -> AuthenticatedRouter
 
 /// Only the administration, for a listener of its own.
 pub fn administration(app: impl Into<CurrentApp>) -> AuthenticatedRouter {
-    authenticated(app.into(), Router::new().merge(admin::routes()).merge(ops::routes()), WireSet::Administration)
+    let routes = Router::new().merge(admin::routes()).merge(ops::routes()).merge(site::routes());
+    authenticated(app.into(), routes, WireSet::Administration)
 }
 
 fn api_routes() -> Router<CurrentApp> {
@@ -170,6 +177,7 @@ fn api_routes() -> Router<CurrentApp> {
         .merge(execute::routes())
         .merge(files::routes())
         .merge(ops::routes())
+        .merge(site::routes())
 }
 
 fn authenticated(app: CurrentApp, routes: Router<CurrentApp>, wires: WireSet) -> AuthenticatedRouter {
@@ -186,7 +194,7 @@ pub(crate) fn is_public(path: &str) -> bool {
     /// A separate list: every request searches it, and the list of all routes is long.
     static PUBLIC: LazyLock<Vec<&'static str>> =
         LazyLock::new(|| ROUTES.iter().filter(|route| route.public).map(|route| route.path).collect());
-    PUBLIC.contains(&path)
+    PUBLIC.contains(&path) || path.starts_with(site::DOCS)
 }
 
 /// Whether a request uploads a file: the only bodies that are forms.

@@ -16,7 +16,7 @@ fn served() -> AuthenticatedRouter {
 }
 
 async fn ask(method: &Method, path: &str, key: Option<&str>) -> (StatusCode, Value) {
-    let path = path.replace("{*id}", "some/model").replace(['{', '}'], "");
+    let path = path.replace("{*id}", "some/model").replace("{*page}", "clients.md").replace(['{', '}'], "");
     let told = testing::ask(served(), method, &path, key, "").await;
     assert!(told.headers.contains_key("x-request-id"), "{method} {path}");
     (told.status, told.body)
@@ -79,7 +79,7 @@ async fn a_route_that_is_not_public_refuses_callers_without_a_good_key() {
 
 #[tokio::test]
 async fn a_path_beside_the_table_is_closed_before_it_is_unknown() {
-    for path in ["/", "/v1/unknown", "/healthz/", "/openapi.json/x"] {
+    for path in ["//", "/v1/unknown", "/healthz/", "/openapi.json/x", "/docsx", "/llms.txt/"] {
         assert_eq!(ask(&Method::GET, path, None).await.0, StatusCode::UNAUTHORIZED, "{path}");
         let (status, answer) = ask(&Method::GET, path, Some(KEY)).await;
         assert_eq!((status, &answer["error"]["code"]), (StatusCode::NOT_FOUND, &"unknown_url".into()), "{path}");

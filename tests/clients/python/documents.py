@@ -73,7 +73,7 @@ def examples(page: Path) -> list[Example]:
 
 def pages() -> list[Path]:
     """Every page that people read: the README, and all below docs."""
-    top = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+    top = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")]
     return [*top, *sorted((ROOT / "docs").rglob("*.md"))]
 
 

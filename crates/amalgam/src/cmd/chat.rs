@@ -13,8 +13,9 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 
+use crate::server_client::{self, ServerAddress};
 use crate::terminal::{print_part, print_stderr};
-use call::{Call, Event, ServerAddress};
+use call::{Call, Event};
 use screen::Screen;
 
 /// Inputs that end the chat, besides the end of the input.
@@ -76,7 +77,7 @@ pub(crate) async fn run(args: ChatArgs) -> anyhow::Result<ExitCode> {
 /// Refuses a profile that the tenant does not have: the assistant API would answer without any profile.
 async fn check_agent(place: &ServerAddress, args: &ChatArgs, agent: &str) -> anyhow::Result<()> {
     let slug = utf8_percent_encode(agent, NON_ALPHANUMERIC);
-    let get = |path: String| async move { call::get(place, key(args), args.user.as_deref(), &path).await };
+    let get = |path: String| async move { server_client::get(place, key(args), args.user.as_deref(), &path).await };
     let (mut status, card) = get(format!("/v1/models/{slug}")).await?;
     // A model goes before a profile of its name there; an administrator can tell whether there is one too.
     if status == StatusCode::OK && card["capabilities"]["wire"] != "profile" {

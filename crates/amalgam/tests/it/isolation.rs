@@ -281,11 +281,15 @@ async fn told_on_a_socket(world: &World, key: &str, user: &str, owned: &Owned) -
 /// Every request for objects of a user: each route with an id, each field that names one.
 fn questions(owned: &Owned) -> Vec<Question> {
     let mut questions = Vec::new();
-    // Models are the server's, not a caller's; and in a place of one's own every name is free, which is asked below.
+    // Models and documents are the server's, not a caller's; and in a place of one's own every name is free, which is
+    // asked below.
     let about_things = |route: &&RouteInfo| {
         let (path, method) = (route.path, &route.method);
         let named = ["/admin/tools/{name}", "/admin/profiles/{slug}", "/admin/modes/{name}"];
-        path.contains('{') && path != "/v1/models/{*id}" && !(method == Method::PUT && named.contains(&path))
+        path.contains('{')
+            && !route.public
+            && path != "/v1/models/{*id}"
+            && !(method == Method::PUT && named.contains(&path))
     };
     for route in ROUTES.iter().filter(about_things) {
         let (path, body) = (path_to(route.path, owned), body_for(&route.method, route.path));

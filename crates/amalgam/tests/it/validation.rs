@@ -370,7 +370,7 @@ async fn paths_and_methods_that_do_not_exist_are_told_in_the_doors_own_shape() {
     let world = stored().await;
     let client = world.amalgam.client();
     for path in [
-        "/",
+        "//",
         "/v1",
         "/v1/",
         "/v1/response",
@@ -393,6 +393,8 @@ async fn paths_and_methods_that_do_not_exist_are_told_in_the_doors_own_shape() {
         (Method::POST, "/v1/models"),
         (Method::DELETE, "/v1/models/m-chat"),
         (Method::POST, "/healthz"),
+        (Method::POST, "/"),
+        (Method::DELETE, "/docs/clients.md"),
         (Method::from_bytes(b"BREW").unwrap(), "/v1/responses"),
     ] {
         let answer = client.request(method.clone(), path, &[], Bytes::new()).await;
