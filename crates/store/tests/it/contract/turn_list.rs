@@ -99,16 +99,19 @@ pub(crate) async fn a_turn_is_listed_while_it_runs_and_counted_when_it_ends(stor
     let anna = anna();
     let of = TurnsOf::Tenant(Within::Own(anna.admin().unwrap()));
     let TurnPage { turns, next } = store.turns(of, TurnFilter::default(), None, 10).await.unwrap();
-    assert_eq!((turns.len(), &turns[0].status[..], turns[0].ended_at_ms, next), (1, "in_progress", None, None));
+    assert_eq!((turns.len(), turns[0].status.as_str(), turns[0].ended_at_ms, next), (1, "in_progress", None, None));
     assert_eq!(total(&store).await, (0, 0, 0, 0, 0, 0));
 
     let calls = vec![used("a", 5, 7, Some(100)), used("b", 2, 3, None)];
     let end = TurnWrite { summary: Some(Box::new(ended(&turn, calls))), ..turn.ending() };
     keep(&store, &anna, end).await;
     let listed = store.turns(of, TurnFilter::default(), None, 10).await.unwrap().turns.remove(0);
-    assert_eq!((listed.wire, &listed.status[..], listed.ended_at_ms), (Wire::Assistant, "completed", Some(NOW + 40)));
+    assert_eq!(
+        (listed.wire, listed.status.as_str(), listed.ended_at_ms),
+        (Wire::Assistant, "completed", Some(NOW + 40))
+    );
     assert_eq!((listed.upstream.as_deref(), listed.model.as_deref()), (Some("up"), Some("b")));
-    assert_eq!((&listed.requested_model[..], listed.key_id.as_deref()), ("fast", Some("key_1")));
+    assert_eq!((listed.requested_model.as_str(), listed.key_id.as_deref()), ("fast", Some("key_1")));
     assert_eq!((listed.profile.as_deref(), listed.session_id.as_deref()), (Some("helper"), Some("7")));
     assert_eq!((listed.tokens.total(), listed.cost, listed.calls, listed.retries), (17, None, 2, 2));
     assert_eq!((listed.losses, listed.first_token_ms, listed.stored), (2, Some(3), true));
@@ -123,7 +126,7 @@ pub(crate) async fn a_turn_is_listed_while_it_runs_and_counted_when_it_ends(stor
 
     assert!(store.delete_response(&anna, &turn.id).await.unwrap());
     let listed = store.turns(of, TurnFilter::default(), None, 10).await.unwrap().turns.remove(0);
-    assert_eq!((&listed.status[..], listed.stored), ("completed", false), "listed without content");
+    assert_eq!((listed.status.as_str(), listed.stored), ("completed", false), "listed without content");
     let id = format!("req-{}", turn.id);
     assert_eq!(store.response_of_request(anna.admin().unwrap(), &id).await.unwrap(), Some(turn.id.clone()));
     let foreign = scope(2, "anna");
@@ -168,7 +171,7 @@ pub(crate) async fn a_turn_of_a_dead_process_is_listed_as_failed(store: Engine) 
     keep(&store, &anna(), begin).await;
     store.end_dead_process(operator(), HERE, 3, |_| "{}".to_owned(), NOW + 9).await.unwrap();
     let failed = TurnFilter { status: Some("failed".into()), ..TurnFilter::default() };
-    assert_eq!(turns(&store, failed).await, [turn.id.clone()]);
+    assert_eq!(turns(&store, failed).await, std::slice::from_ref(&turn.id));
 }
 
 pub(crate) async fn a_turn_that_was_cancelled_while_it_waited_is_listed_as_cancelled(store: Engine) {
@@ -178,7 +181,7 @@ pub(crate) async fn a_turn_that_was_cancelled_while_it_waited_is_listed_as_cance
     keep(&store, &anna(), begin).await;
     store.cancel_response(&anna(), &turn.id, NOW + 1).await.unwrap();
     let cancelled = TurnFilter { status: Some("cancelled".into()), ..TurnFilter::default() };
-    assert_eq!(turns(&store, cancelled).await, [turn.id.clone()]);
+    assert_eq!(turns(&store, cancelled).await, std::slice::from_ref(&turn.id));
 }
 
 pub(crate) async fn turns_are_found_by_every_filter(store: Engine) {
@@ -217,14 +220,14 @@ pub(crate) async fn turns_are_found_by_every_filter(store: Engine) {
         TurnFilter { min_cost: Some(Cost::from_nano_usd(100)), ..none() },
     ];
     for filter in found_first {
-        assert_eq!(turns(&store, filter.clone()).await, [one.id.clone()], "{filter:?}");
+        assert_eq!(turns(&store, filter.clone()).await, std::slice::from_ref(&one.id), "{filter:?}");
     }
     for filter in [
         TurnFilter { error: text("server_error"), ..none() },
         TurnFilter { from_ms: Some(NOW + 1), ..none() },
         TurnFilter { text: text("lazy"), ..none() },
     ] {
-        assert_eq!(turns(&store, filter.clone()).await, [other.id.clone()], "{filter:?}");
+        assert_eq!(turns(&store, filter.clone()).await, std::slice::from_ref(&other.id), "{filter:?}");
     }
     for filter in [
         TurnFilter { tool: text("search"), ..none() },
