@@ -7,10 +7,11 @@ use amalgam_app::administration::{
     tenants::ConfiguredTenant,
 };
 use amalgam_assistant::catalog::config_seed;
-use amalgam_core::{Clock, Operator, Rights, Store, store::TenantRecord};
+use amalgam_core::{Actor, Clock, Operator, Rights, Store, store::TenantRecord};
 use anyhow::Context as _;
 
 use crate::config::Config;
+use crate::machine;
 
 /// The tenant of the bootstrap key, and of callers without a key.
 const FIRST: i64 = 1;
@@ -39,7 +40,9 @@ pub(crate) async fn prepare(
 }
 
 async fn prepare_in(config: &Config, store: &dyn Store, pepper: &Pepper, now_ms: u64) -> anyhow::Result<Tenancy> {
-    let (operator, administration) = (Operator::of_this_process(), Administration { store, now_ms });
+    let actor = Actor::server(machine::host_name());
+    let (operator, administration) =
+        (Operator::of_this_process(), Administration { store, now_ms, actor: actor.clone() });
     let was_empty = store.tenants(operator, None, 1).await?.is_empty();
     let mut configured = Vec::new();
     let mut open = None;
@@ -71,7 +74,7 @@ async fn prepare_in(config: &Config, store: &dyn Store, pepper: &Pepper, now_ms:
                 label: Some("first start".to_owned()),
                 expires_at_ms: None,
             };
-            first_key = issue(store, pepper, operator, order, now_ms).await?;
+            first_key = issue(store, pepper, &actor, order, now_ms).await?;
         }
         if let Some(key) = &config.bootstrap_key {
             // Last, so that it has all rights even if the file names the same key.

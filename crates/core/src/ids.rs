@@ -58,6 +58,8 @@ pub enum IdKind {
     File,
     /// `fs`
     FileSearchCall,
+    /// `audit`: a row of the audit.
+    Audit,
     /// `item`: an item of a kind without a prefix of its own.
     Item,
 }
@@ -88,6 +90,7 @@ impl IdKind {
             Self::Session => "sess",
             Self::File => "file",
             Self::FileSearchCall => "fs",
+            Self::Audit => "audit",
             Self::Item => "item",
         }
     }

@@ -1,5 +1,6 @@
 //! The domain of turns: interfaces (ports) and rules, without clock, network or database.
 
+mod audit;
 mod call_recorder;
 mod catalog;
 pub mod compaction;
@@ -29,6 +30,10 @@ pub mod turn;
 mod turn_summary;
 mod units;
 
+pub use audit::{
+    Actor, AuditAction, AuditBreak, AuditCheck, AuditDraft, AuditHash, AuditHead, AuditProblem, AuditRow, CHAIN_START,
+    INSTALLATION,
+};
 pub use call_recorder::{CallRecorder, CallRecording};
 pub use catalog::{Candidate, Catalog, ModelCard, ModelSelection, Route};
 pub use emit::{Emitter, HostedCall, HostedCallResult, PartialAnswer, Start};

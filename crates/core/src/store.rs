@@ -5,6 +5,7 @@
 //! durable.
 
 mod agents;
+mod audit;
 mod bank;
 mod conversations;
 mod execute;
@@ -28,6 +29,7 @@ pub use agents::{
     MetadataRecord, NewUserMessage, QueueEntry, SessionEnd, SessionHistory, SessionRecord, SessionStore, Ticket,
     Within, session_topic,
 };
+pub use audit::{AuditFilter, AuditStore};
 pub use bank::{
     Approval, BankKind, BankOf, BankStore, BankTool, Decision, DecisionOutcome, ToolOutcome, ToolRun, ToolStatistics,
 };
@@ -73,6 +75,7 @@ pub trait Store:
     + FileStore
     + KnowledgeStore
     + TenancyStore
+    + AuditStore
     + ProcessStore
 {
     /// Subscribes to changes of one response (or, with an empty id, of queued turns, and with [`session_topic`] of a

@@ -18,7 +18,7 @@ use amalgam_core::{
     BoxFuture, Clock, Fault, FaultKind, Operator, Rights, Scope, StoreError,
     store::{TenancyStore, TenantRecord},
 };
-use http::{HeaderMap, Request, Uri, header};
+use http::{Extensions, HeaderMap, Request, Uri, header};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::{sync::Semaphore, time::Instant};
 
@@ -166,6 +166,12 @@ impl Auth {
     /// Writes the remaining last-used times.
     pub async fn flush_last_used(&self) {
         self.0.last_used.flush(&*self.0.store).await;
+    }
+
+    /// The address of the client behind a request.
+    pub(crate) fn client_address(&self, extensions: &Extensions, headers: &HeaderMap) -> Option<IpAddr> {
+        let peer = extensions.get::<Peer>()?;
+        Some(self.0.proxies.client(peer.address.ip(), headers))
     }
 
     /// The secret with which keys are hashed.

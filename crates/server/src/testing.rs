@@ -13,14 +13,14 @@ use amalgam_app::{
     execute::ExecuteSettings,
 };
 use amalgam_core::{
-    Admin, BoxFuture, Catalog, Clock, Fault, Fetch, FetchedFile, ModelCard, ModelSelection, Operator, Rights, Route,
-    Scope, Seal, Store, TenantState,
+    Admin, AuditDraft, AuditHead, AuditRow, BoxFuture, Catalog, Clock, Fault, Fetch, FetchedFile, ModelCard,
+    ModelSelection, Operator, Rights, Route, Scope, Seal, Store, TenantState,
     store::{
-        Answer, AppendOutcome, CancelOutcome, Claim, Conversation, ConversationItem, ConversationStore, EventTail,
-        IdempotencyKey, KeyRecord, Lineage, Listing, NewItem, NewKey, Page, ProcessId, ProcessStore, PruneCounts,
-        QueuedTurn, RecoveryCounts, Reset, ResponseStore, Retention, Stored, StoredResponse, TenancyStore,
-        TenantChange, TenantRecord, TurnCursor, TurnFilter, TurnPage, TurnRecord, TurnStore, TurnWrite, TurnsOf,
-        UsageQuery, UsageStore, UsageSums, WriteOutcome,
+        Answer, AppendOutcome, AuditFilter, AuditStore, CancelOutcome, Claim, Conversation, ConversationItem,
+        ConversationStore, EventTail, IdempotencyKey, KeyRecord, Lineage, Listing, NewItem, NewKey, Page, ProcessId,
+        ProcessStore, PruneCounts, QueuedTurn, RecoveryCounts, Reset, ResponseStore, Retention, Stored, StoredResponse,
+        TenancyStore, TenantChange, TenantRecord, TurnCursor, TurnFilter, TurnPage, TurnRecord, TurnStore, TurnWrite,
+        TurnsOf, UsageQuery, UsageStore, UsageSums, WriteOutcome,
     },
 };
 use amalgam_engine::{Admission, Engine, EngineSettings, QueueLimits, ToolLimits};
@@ -326,6 +326,7 @@ impl TenancyStore for Nothing {
         _: &'a str,
         _: TenantState,
         _: u64,
+        _: AuditDraft,
     ) -> Stored<'a, Option<TenantRecord>> {
         gives(None)
     }
@@ -338,11 +339,11 @@ impl TenancyStore for Nothing {
         gives(None)
     }
 
-    fn change_tenant(&self, _: Operator, _: i64, _: TenantChange) -> Stored<'_, Option<TenantRecord>> {
+    fn change_tenant(&self, _: Operator, _: i64, _: TenantChange, _: AuditDraft) -> Stored<'_, Option<TenantRecord>> {
         gives(None)
     }
 
-    fn create_key(&self, _: Operator, _: NewKey) -> Stored<'_, bool> {
+    fn create_key(&self, _: Operator, _: NewKey, _: AuditDraft) -> Stored<'_, bool> {
         gives(false)
     }
 
@@ -350,7 +351,14 @@ impl TenancyStore for Nothing {
         gives(Vec::new())
     }
 
-    fn revoke_key<'a>(&'a self, _: Operator, _: Option<i64>, _: &'a str, _: u64) -> Stored<'a, Option<KeyRecord>> {
+    fn revoke_key<'a>(
+        &'a self,
+        _: Operator,
+        _: Option<i64>,
+        _: &'a str,
+        _: u64,
+        _: AuditDraft,
+    ) -> Stored<'a, Option<KeyRecord>> {
         gives(None)
     }
 
@@ -421,5 +429,23 @@ impl ProcessStore for Nothing {
 
     fn reset(&self, _: Operator, _: Reset) -> Stored<'_, ()> {
         gives(())
+    }
+}
+
+impl AuditStore for Nothing {
+    fn append_audit(&self, _: Operator, _: AuditDraft) -> Stored<'_, ()> {
+        gives(())
+    }
+
+    fn audit(&self, _: Operator, _: AuditFilter, _: usize) -> Stored<'_, Option<Vec<AuditRow>>> {
+        gives(Some(Vec::new()))
+    }
+
+    fn audit_chain(&self, _: Operator, _: u64, _: usize) -> Stored<'_, Vec<AuditRow>> {
+        gives(Vec::new())
+    }
+
+    fn audit_head(&self, _: Operator) -> Stored<'_, Option<AuditHead>> {
+        gives(None)
     }
 }

@@ -115,6 +115,7 @@ pub static ROUTES: &[RouteInfo] = &[
     RouteInfo::guarded(Method::DELETE, "/admin/tools/{name}"),
     RouteInfo::guarded(Method::POST, "/admin/tools/{name}/try"),
     RouteInfo::guarded(Method::GET, "/admin/tools/{name}/statistics"),
+    RouteInfo::guarded(Method::GET, "/admin/audit"),
     RouteInfo::guarded(Method::GET, "/admin/approvals"),
     RouteInfo::guarded(Method::GET, "/admin/approvals/{id}"),
     RouteInfo::guarded(Method::POST, "/admin/approvals/{id}"),

@@ -27,7 +27,8 @@ pub(super) const MIGRATIONS: &[Migration] = migrations!(
     "V008__provenance",
     "V009__provider_ids",
     "V010__session_queue",
-    "V011__turns"
+    "V011__turns",
+    "V012__audit"
 );
 
 /// The oldest server that is supported, as the server writes its version.

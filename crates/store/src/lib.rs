@@ -6,6 +6,7 @@
 
 mod agents;
 mod approvals;
+mod audit;
 pub mod bank;
 mod conversations;
 pub mod courses;

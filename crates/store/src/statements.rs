@@ -2,7 +2,7 @@
 //! the code that runs them.
 
 use crate::{
-    agents, approvals, bank, conversations, courses, execute, files, knowledge, modes, session_queue, sessions,
+    agents, approvals, audit, bank, conversations, courses, execute, files, knowledge, modes, session_queue, sessions,
     sql::{Declared, OperatorSql, TenantSql, UserSql},
     tenancy, turn_list,
 };
@@ -22,6 +22,7 @@ macro_rules! statement_set {
                 let shared = [
                     agents::ALL,
                     approvals::ALL,
+                    audit::ALL,
                     bank::ALL,
                     conversations::ALL,
                     courses::ALL,

@@ -2,15 +2,18 @@
 
 use std::process::ExitCode;
 
+use amalgam_core::{AuditAction, INSTALLATION, Operator};
 use amalgam_store::migrate::{MigrationProblem, MigrationStatus};
 use clap::Args;
 use serde_json::{Value, json};
 
 use crate::cli::ConfigArgs;
-use crate::command_context::configuration;
+use crate::command_context::{actor, configuration, now_ms};
 use crate::storage::{self, StorePurpose};
 use crate::table::table;
 use crate::terminal::{print_json, print_stderr, print_stdout};
+
+const MIGRATE: AuditAction = AuditAction::new("store.migrate");
 
 #[derive(Debug, Args)]
 pub(crate) struct MigrateArgs {
@@ -44,6 +47,12 @@ pub(crate) async fn run(args: MigrateArgs) -> anyhow::Result<ExitCode> {
         print_stderr(format_args!("warning: {warning}"));
     }
     let now: Vec<&str> = before.iter().filter(|one| !one.applied).map(|one| one.name.as_str()).collect();
+    if !now.is_empty() {
+        let operator = Operator::of_this_process();
+        let draft = actor().change(now_ms(), INSTALLATION, MIGRATE, config.store.name());
+        let draft = draft.after(Some(json!({"applied": now}).to_string()));
+        opened.store.append_audit(operator, draft).await?;
+    }
     match (args.json, now.is_empty()) {
         (true, _) => {
             print_json(&as_json(&config.store.to_string(), &storage::status(&config.store, config.pool).await?, &now))?

@@ -6,6 +6,7 @@ mod answer_limits;
 mod answer_lookup;
 mod approvals;
 mod assistant;
+mod audit;
 mod auth;
 mod background;
 mod browser_pages;

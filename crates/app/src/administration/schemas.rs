@@ -4,7 +4,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, tr
 use serde_json::{Map, Value, json};
 
 use super::{
-    List, approvals, configs, diagnosis, keys, knowledge, modes, profiles, sessions, tenants, tool_bank, turns,
+    List, approvals, audit, configs, diagnosis, keys, knowledge, modes, profiles, sessions, tenants, tool_bank, turns,
 };
 
 /// The schemas of all objects of the administration, by name.
@@ -24,6 +24,7 @@ pub fn schemas() -> Map<String, Value> {
         "KnowledgeDocumentList",
         "Documents, ordered by source and path.",
     );
+    list::<audit::AuditEntryView, &str>(&mut answers, "AuditList", "Entries of the audit, newest first.");
     answers.subschema_for::<configs::ConfigView>();
     answers.subschema_for::<keys::NewKeyView>();
     answers.subschema_for::<tool_bank::Trial>();

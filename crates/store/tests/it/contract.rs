@@ -5,6 +5,7 @@
 
 pub(crate) mod agents;
 pub(crate) mod approvals;
+pub(crate) mod audit;
 pub(crate) mod bank;
 pub(crate) mod claims;
 pub(crate) mod conversations;
@@ -179,6 +180,12 @@ macro_rules! contract {
                 a_session_keeps_what_its_turns_say
                 steps_of_others_look_missing
                 racing_submissions_have_one_first
+            }
+            audit {
+                rows_are_read_back_as_they_were_appended_and_once
+                rows_of_many_tasks_make_one_chain
+                a_change_without_effect_has_no_row
+                rows_are_found_by_tenant_actor_object_and_time
             }
             modes {
                 modes_are_read_back_as_they_were_put

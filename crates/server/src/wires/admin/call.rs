@@ -23,7 +23,7 @@ pub(super) type Answer = Result<Response, WireError>;
 impl Call {
     /// The services that need only the store.
     pub(super) fn administration(&self) -> Administration<'_> {
-        self.app.administration()
+        self.app.administration(self.actor())
     }
 
     /// The id of the object; empty if it cannot be read.
