@@ -95,6 +95,7 @@ pub(crate) async fn assemble(config: &Config, bound: SocketAddr) -> anyhow::Resu
         store,
         clock,
         seal,
+        webhook_sender: Arc::new(egress(config)),
         toolbox: Arc::clone(&tools) as Arc<dyn ToolProvider>,
         knowledge,
         execute: execute(config),

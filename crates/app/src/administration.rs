@@ -21,6 +21,7 @@ pub mod sessions;
 pub mod tenants;
 pub mod tool_bank;
 pub mod turns;
+pub mod webhooks;
 
 use amalgam_core::{Actor, Store};
 

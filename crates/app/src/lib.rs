@@ -13,6 +13,7 @@ pub mod knowledge;
 mod tenant_configs;
 pub mod token_count;
 pub mod turns;
+mod webhooks;
 
 pub use app::{Application, Limits};
 pub use ids::{is_id, no_such_cursor, not_found};

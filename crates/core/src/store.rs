@@ -16,6 +16,7 @@ mod responses;
 mod tenancy;
 mod turn_list;
 mod turns;
+mod webhooks;
 
 use std::time::Duration;
 
@@ -56,6 +57,7 @@ pub use turns::{
     Answer, Base, Begin, ChainPosition, Claim, Ending, IdempotencyKey, Transcript, TurnRecord, TurnStore, TurnWrite,
     WriteOutcome,
 };
+pub use webhooks::WebhookStore;
 
 /// The return type of the store's methods.
 pub type Stored<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
@@ -76,6 +78,7 @@ pub trait Store:
     + KnowledgeStore
     + TenancyStore
     + AuditStore
+    + WebhookStore
     + ProcessStore
 {
     /// Subscribes to changes of one response (or, with an empty id, of queued turns, and with [`session_topic`] of a

@@ -3,6 +3,7 @@
 mod assistant;
 mod bank;
 mod execute;
+mod webhooks;
 
 use std::{sync::Arc, time::Duration};
 
@@ -109,6 +110,7 @@ pub(crate) fn app(state: TenantState) -> Arc<App> {
         store,
         clock: Arc::new(Nothing),
         seal: Arc::new(Nothing),
+        webhook_sender: Arc::new(Nothing),
         toolbox: Arc::new(Nothing),
         knowledge: Arc::new(Nothing),
         execute: ExecuteSettings::default(),

@@ -14,6 +14,7 @@ mod query;
 mod render;
 mod reply;
 mod responses;
+mod webhooks;
 
 use std::sync::{Arc, LazyLock};
 
@@ -86,6 +87,15 @@ pub static ROUTES: &[RouteInfo] = &[
     RouteInfo::guarded(Method::GET, "/v1/files/{id}"),
     RouteInfo::guarded(Method::DELETE, "/v1/files/{id}"),
     RouteInfo::guarded(Method::GET, "/v1/files/{id}/content"),
+    RouteInfo::guarded(Method::GET, "/v1/webhook_endpoints"),
+    RouteInfo::guarded(Method::POST, "/v1/webhook_endpoints"),
+    RouteInfo::guarded(Method::GET, "/v1/webhook_endpoints/{id}"),
+    RouteInfo::guarded(Method::POST, "/v1/webhook_endpoints/{id}"),
+    RouteInfo::guarded(Method::DELETE, "/v1/webhook_endpoints/{id}"),
+    RouteInfo::guarded(Method::POST, "/v1/webhook_endpoints/{id}/test"),
+    RouteInfo::guarded(Method::POST, "/v1/webhook_endpoints/{id}/rotate_secret"),
+    RouteInfo::guarded(Method::GET, "/v1/webhook_endpoints/{id}/deliveries"),
+    RouteInfo::guarded(Method::POST, "/v1/webhook_endpoints/{id}/deliveries/{delivery_id}/resend"),
     RouteInfo::guarded(Method::POST, "/api/v2/ai-agent/respond/"),
     RouteInfo::guarded(Method::GET, "/api/v2/ai-agent/respond/{response_id}/"),
     RouteInfo::guarded(Method::GET, "/api/v2/ai-agent/health/"),
@@ -166,6 +176,7 @@ fn api_routes() -> Router<Arc<App>> {
         .merge(assistant::routes())
         .merge(execute::routes())
         .merge(files::routes())
+        .merge(webhooks::routes())
         .merge(ops::routes())
 }
 

@@ -28,7 +28,8 @@ pub(super) const MIGRATIONS: &[Migration] = migrations!(
     "V011__provider_ids",
     "V012__session_queue",
     "V013__turns",
-    "V014__audit"
+    "V014__audit",
+    "V015__webhooks"
 );
 
 const CREATE_LIST: &str = "CREATE TABLE IF NOT EXISTS migrations (

@@ -30,6 +30,7 @@ mod store;
 mod tenancy;
 pub mod turn_list;
 mod values;
+mod webhooks;
 
 pub use engine::{EngineQueries, Query, Repeat, RowReader, SqlConnection, SqlEngine, TenantKey, Work};
 pub use knowledge::{IndexSyntax, Question};

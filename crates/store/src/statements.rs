@@ -4,7 +4,7 @@
 use crate::{
     agents, approvals, audit, bank, conversations, courses, execute, files, knowledge, modes, session_queue, sessions,
     sql::{Declared, OperatorSql, TenantSql, UserSql},
-    tenancy, turn_list,
+    tenancy, turn_list, webhooks,
 };
 
 macro_rules! statement_set {
@@ -34,6 +34,7 @@ macro_rules! statement_set {
                     sessions::ALL,
                     tenancy::ALL,
                     turn_list::ALL,
+                    webhooks::ALL,
                 ];
                 shared.concat().into_iter().chain(own).collect()
             }

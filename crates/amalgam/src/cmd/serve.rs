@@ -104,7 +104,9 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         }
     };
     let life = async {
-        tokio::join!(engine.housekeep(life, Arc::clone(&runner) as Arc<dyn Runner>), auth.write_last_used(), announced)
+        let housekeeping = engine.housekeep(life, Arc::clone(&runner) as Arc<dyn Runner>);
+        let webhooks = app.deliver_webhooks(life.transcripts);
+        tokio::join!(housekeeping, auth.write_last_used(), webhooks, announced)
     };
     // Only the work ends; the others go on for as long as it does.
     let report = tokio::select! {

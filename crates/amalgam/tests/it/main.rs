@@ -72,3 +72,4 @@ mod truncation;
 mod unknown_models;
 mod upstream_state;
 mod validation;
+mod webhooks;

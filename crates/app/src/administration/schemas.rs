@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     List, approvals, audit, configs, diagnosis, keys, knowledge, modes, profiles, sessions, tenants, tool_bank, turns,
+    webhooks,
 };
 
 /// The schemas of all objects of the administration, by name.
@@ -25,6 +26,9 @@ pub fn schemas() -> Map<String, Value> {
         "Documents, ordered by source and path.",
     );
     list::<audit::AuditEntryView, &str>(&mut answers, "AuditList", "Entries of the audit, newest first.");
+    list::<webhooks::EndpointView, &str>(&mut answers, "WebhookEndpointList", "Webhook endpoints, ordered by id.");
+    list::<webhooks::DeliveryView, &str>(&mut answers, "WebhookDeliveryList", "Deliveries, newest first.");
+    answers.subschema_for::<webhooks::NewEndpointView>();
     answers.subschema_for::<configs::ConfigView>();
     answers.subschema_for::<keys::NewKeyView>();
     answers.subschema_for::<tool_bank::Trial>();
@@ -45,6 +49,8 @@ pub fn schemas() -> Map<String, Value> {
     requests.subschema_for::<approvals::Decide>();
     requests.subschema_for::<profiles::PutProfile>();
     requests.subschema_for::<modes::PutMode>();
+    requests.subschema_for::<webhooks::CreateEndpoint>();
+    requests.subschema_for::<webhooks::ChangeEndpoint>();
 
     let mut all = answers.take_definitions(true);
     all.append(&mut requests.take_definitions(true));

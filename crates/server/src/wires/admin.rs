@@ -6,7 +6,7 @@
 
 mod approvals;
 mod audit;
-mod call;
+pub(super) mod call;
 mod configs;
 mod diagnosis;
 mod keys;

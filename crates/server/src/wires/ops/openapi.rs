@@ -23,7 +23,7 @@ macro_rules! data {
 
 const BASE: [(&str, &str); 1] = data!["document.json"];
 
-const PATHS: [(&str, &str); 13] = data![
+const PATHS: [(&str, &str); 14] = data![
     "paths/agents.json",
     "paths/assistant.json",
     "paths/audit.json",
@@ -37,6 +37,7 @@ const PATHS: [(&str, &str); 13] = data![
     "paths/responses.json",
     "paths/tenants.json",
     "paths/tools.json",
+    "paths/webhooks.json",
 ];
 
 const SCHEMAS: [(&str, &str); 12] = data![
