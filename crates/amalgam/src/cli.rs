@@ -29,6 +29,8 @@ pub(crate) enum Command {
     Modes(cmd::modes::ModesArgs),
     /// List, approve and deny tool calls that wait for approval
     Approvals(cmd::approvals::ApprovalsArgs),
+    /// List changes of tenants, keys, tools and assistants; verify that the list is intact
+    Audit(cmd::audit::AuditArgs),
     /// Seed tenants with the default tools, profiles and settings of the assistant
     Seed(cmd::seed::SeedArgs),
     /// The same as `seed tools`

@@ -1,6 +1,7 @@
 //! One file per command.
 
 pub(crate) mod approvals;
+pub(crate) mod audit;
 pub(crate) mod backup;
 pub(crate) mod chat;
 pub(crate) mod check;

@@ -5,11 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use amalgam_app::administration::{Administration, keys::Pepper, tenant_scope};
-use amalgam_core::{Clock as _, Fault, FaultKind, Rights, Scope, Store, TenantState};
+use amalgam_core::{Actor, Clock as _, Fault, FaultKind, Rights, Scope, Store, TenantState};
 use anyhow::{Context as _, bail};
 
 use crate::cli::{ConfigArgs, TenantArgs};
 use crate::config::{Config, Sources};
+use crate::machine;
 use crate::storage::{self, OpenStore, StorePurpose};
 use crate::terminal::print_stderr;
 use crate::wire_up::{self, SystemClock};
@@ -68,7 +69,7 @@ impl CommandContext {
 
     /// The services of the administration that need only the store.
     pub(crate) fn administration(&self) -> Administration<'_> {
-        Administration { store: &*self.store, now_ms: now_ms() }
+        Administration { store: &*self.store, now_ms: now_ms(), actor: actor() }
     }
 
     /// A scope with the rights of a tenant's administrator.
@@ -85,6 +86,11 @@ impl CommandContext {
     pub(crate) fn operator(&self) -> Scope {
         Scope::authenticated(0, NAME, TenantState::Stored, Rights::OPERATOR)
     }
+}
+
+/// A command on this machine, as the audit names it.
+pub(crate) fn actor() -> Actor {
+    Actor::command(machine::host_name())
 }
 
 /// Replaces the message of a fault of this kind by the command's own.

@@ -1,4 +1,4 @@
-//! The memory limit of the machine or container.
+//! The name of the machine or container, and its memory limit.
 //!
 //! Linux has it in files. On other systems they do not exist, and the most is used, as on a large machine.
 
@@ -14,6 +14,12 @@ const MIN_BYTES: u64 = 64 << 20;
 pub(crate) fn request_bytes() -> u64 {
     let known = [memory_of_machine(&read("/proc/meminfo")), memory_of_container(Path::new("/sys/fs/cgroup"))];
     share(known.into_iter().flatten().min())
+}
+
+/// The name of this machine, if the system tells.
+pub(crate) fn host_name() -> Option<String> {
+    let name = read("/proc/sys/kernel/hostname");
+    Some(name.trim().to_owned()).filter(|name| !name.is_empty())
 }
 
 fn share(memory: Option<u64>) -> u64 {

@@ -61,6 +61,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Tools(args) => runtime()?.block_on(cmd::tools::run(args)),
         Command::Modes(args) => runtime()?.block_on(cmd::modes::run(args)),
         Command::Approvals(args) => runtime()?.block_on(cmd::approvals::run(args)),
+        Command::Audit(args) => runtime()?.block_on(cmd::audit::run(args)),
         Command::Seed(args) => runtime()?.block_on(cmd::seed::run(args)),
         Command::SeedTools(args) => runtime()?.block_on(cmd::seed::tools(args)),
         Command::SeedProfiles(args) => runtime()?.block_on(cmd::seed::profiles(args)),

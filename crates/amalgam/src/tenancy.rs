@@ -7,10 +7,11 @@ use amalgam_app::administration::{
     tenants::ConfiguredTenant,
 };
 use amalgam_assistant::catalog::config_seed;
-use amalgam_core::{Clock, Operator, Rights, Store, store::TenantRecord};
+use amalgam_core::{Actor, Clock, Operator, Rights, Store, store::TenantRecord};
 use anyhow::Context as _;
 
 use crate::config::Config;
+use crate::machine;
 
 /// The tenant of the bootstrap key, and of callers without a key.
 const FIRST: i64 = 1;
@@ -49,14 +50,17 @@ pub(crate) async fn configure(
     store: &dyn Store,
     clock: &dyn Clock,
 ) -> anyhow::Result<ConfiguredAccess> {
-    let administration = Administration { store, now_ms: clock.now_ms() };
-    Ok(synchronise(config, administration).await.context("preparing the tenants")?.access)
+    let actor = Actor::server(machine::host_name());
+    let administration = Administration { store, now_ms: clock.now_ms(), actor };
+    Ok(synchronise(config, &administration).await.context("preparing the tenants")?.access)
 }
 
 async fn prepare_in(config: &Config, store: &dyn Store, pepper: &Pepper, now_ms: u64) -> anyhow::Result<Tenancy> {
-    let (operator, administration) = (Operator::of_this_process(), Administration { store, now_ms });
+    let actor = Actor::server(machine::host_name());
+    let (operator, administration) =
+        (Operator::of_this_process(), Administration { store, now_ms, actor: actor.clone() });
     let was_empty = store.tenants(operator, None, 1).await?.is_empty();
-    let Synchronised { access, made_first, sole } = synchronise(config, administration).await?;
+    let Synchronised { access, made_first, sole } = synchronise(config, &administration).await?;
     let mut first_key = None;
     if let Some(record) = sole.filter(|_| was_empty && made_first && config.bootstrap_key.is_none()) {
         let order = KeyOrder {
@@ -66,7 +70,7 @@ async fn prepare_in(config: &Config, store: &dyn Store, pepper: &Pepper, now_ms:
             label: Some("first start".to_owned()),
             expires_at_ms: None,
         };
-        first_key = issue(store, pepper, operator, order, now_ms).await?;
+        first_key = issue(store, pepper, &actor, order, now_ms).await?;
     }
     if was_empty && made_first && config.seed_demo {
         let settings = config_seed(&config.assistant);
@@ -84,7 +88,7 @@ struct Synchronised {
     sole: Option<TenantRecord>,
 }
 
-async fn synchronise(config: &Config, administration: Administration<'_>) -> anyhow::Result<Synchronised> {
+async fn synchronise(config: &Config, administration: &Administration<'_>) -> anyhow::Result<Synchronised> {
     let mut configured = Vec::new();
     let (mut open, mut sole) = (None, None);
     let mut made_first = false;

@@ -103,6 +103,7 @@ pub(crate) async fn assemble(config: &Config, url: &str) -> anyhow::Result<Assem
         store,
         clock,
         seal,
+        webhook_sender: Arc::new(egress(config)),
         toolbox: Arc::clone(&tools) as Arc<dyn ToolProvider>,
         knowledge,
         execute: execute(config),

@@ -5,6 +5,7 @@
 
 mod access;
 pub mod approvals;
+pub mod audit;
 pub mod configs;
 pub mod diagnosis;
 mod fields;
@@ -23,8 +24,9 @@ pub mod tool_bank;
 pub mod turn_list;
 pub mod turns;
 pub mod usage;
+pub mod webhooks;
 
-use amalgam_core::Store;
+use amalgam_core::{Actor, Store};
 
 use crate::Application;
 
@@ -34,18 +36,20 @@ pub use list::{List, all_pages};
 pub use schemas::schemas;
 
 /// Access to tenants and to what they have in the store.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Administration<'a> {
     /// Persistence.
     pub store: &'a dyn Store,
     /// Milliseconds since 1970.
     pub now_ms: u64,
+    /// Who makes changes, for the audit.
+    pub actor: Actor,
 }
 
 impl Application {
-    /// Access to tenants and to what they have in the store.
-    pub fn administration(&self) -> Administration<'_> {
-        Administration { store: &*self.store, now_ms: self.clock.now_ms() }
+    /// Access for this actor to tenants and to what they have in the store.
+    pub fn administration(&self, actor: Actor) -> Administration<'_> {
+        Administration { store: &*self.store, now_ms: self.clock.now_ms(), actor }
     }
 }
 

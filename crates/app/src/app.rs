@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use amalgam_core::{Catalog, Clock, Retrieval, Seal, Store, ToolProvider};
+use amalgam_core::{Catalog, Clock, Retrieval, Seal, Store, ToolProvider, WebhookSender};
 use amalgam_engine::{Engine, QueueLimits};
 
 use crate::{
@@ -62,6 +62,8 @@ pub struct Application {
     pub seal: Arc<dyn Seal>,
     /// Provides the server-run tools.
     pub toolbox: Arc<dyn ToolProvider>,
+    /// Sends webhooks.
+    pub webhook_sender: Arc<dyn WebhookSender>,
     /// Searches the knowledge of a tenant.
     pub knowledge: Arc<dyn Retrieval>,
     /// The installation's settings of the tenant assistant.

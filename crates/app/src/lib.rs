@@ -14,6 +14,7 @@ pub mod knowledge;
 mod tenant_configs;
 pub mod token_count;
 pub mod turns;
+mod webhooks;
 
 pub use app::{Application, Limits};
 pub use current::CurrentApplication;

@@ -2,12 +2,16 @@
 
 use amalgam_assistant::settings::{AgentSettings, EffectiveSettings, resolve};
 use amalgam_core::{
-    Fault, FaultKind, Operator, Seal, SecretText, Store,
+    Actor, AuditAction, Fault, FaultKind, Operator, Seal, SecretText, Store, hex,
     store::{AgentConfig, AgentProfile, Within},
 };
+use amalgam_protocol::{Json, Raw};
+use sha2::{Digest as _, Sha256};
 
 /// The maximum number of attempts under concurrent changes. At least one of the competing changes succeeds per attempt.
 const MAX_ATTEMPTS: usize = 200;
+
+const CHANGE: AuditAction = AuditAction::new("config.change");
 
 /// Access to the settings of tenants, with those of the installation as a fallback.
 #[derive(Clone, Copy)]
@@ -42,6 +46,24 @@ pub struct ConfigDraft {
     pub api_key: Option<String>,
 }
 
+impl ConfigDraft {
+    /// As the audit keeps it: without secrets. The digest of the encrypted key tells whether the key is another one.
+    fn shown(&self) -> String {
+        let settings = self.settings.shown();
+        let api_key = self.api_key.as_ref().map(|sealed| format!("*** {:.8}", hex(&Sha256::digest(sealed))));
+        let shown = Json::object(|writer| {
+            for (name, value) in settings.raw().fields() {
+                writer.key_text(&name.decode()).raw(value);
+            }
+            match &api_key {
+                Some(text) => writer.key_text("api_key").raw(Json::string(text).raw()),
+                None => writer.key_text("api_key").raw(Raw::NULL),
+            }
+        });
+        shown.raw().text().to_owned()
+    }
+}
+
 impl TenantConfigs<'_> {
     /// The settings of a tenant.
     pub async fn load(&self, within: Within<'_>) -> Result<StoredConfig, Fault> {
@@ -56,6 +78,7 @@ impl TenantConfigs<'_> {
     pub async fn change<T>(
         &self,
         within: Within<'_>,
+        actor: &Actor,
         change: impl Fn(&mut ConfigDraft) -> Result<T, Fault>,
     ) -> Result<Option<(StoredConfig, T)>, Fault> {
         for _ in 0..MAX_ATTEMPTS {
@@ -73,7 +96,9 @@ impl TenantConfigs<'_> {
                 updated_at_ms: self.now_ms,
             };
             let (revision, updated_at_ms) = (config.revision, Some(config.updated_at_ms));
-            if self.store.put_agent_config(within, config).await? {
+            let audit = actor.change(self.now_ms, within.tenant_id(), CHANGE, within.tenant_id().to_string());
+            let audit = audit.before((stored.revision > 0).then(|| before.shown())).after(Some(draft.shown()));
+            if self.store.put_agent_config(within, config, audit).await? {
                 let stored = StoredConfig { settings: draft.settings, api_key: draft.api_key, revision, updated_at_ms };
                 return Ok(Some((stored, returned)));
             }

@@ -58,6 +58,12 @@ pub enum IdKind {
     File,
     /// `fs`
     FileSearchCall,
+    /// `we`: a webhook endpoint.
+    WebhookEndpoint,
+    /// `evt`: an event of webhooks.
+    WebhookEvent,
+    /// `audit`: a row of the audit.
+    Audit,
     /// `item`: an item of a kind without a prefix of its own.
     Item,
 }
@@ -88,6 +94,9 @@ impl IdKind {
             Self::Session => "sess",
             Self::File => "file",
             Self::FileSearchCall => "fs",
+            Self::WebhookEndpoint => "we",
+            Self::WebhookEvent => "evt",
+            Self::Audit => "audit",
             Self::Item => "item",
         }
     }

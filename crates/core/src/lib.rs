@@ -1,5 +1,6 @@
 //! The domain of turns: interfaces (ports) and rules, without clock, network or database.
 
+mod audit;
 mod call_recorder;
 mod catalog;
 pub mod compaction;
@@ -28,7 +29,12 @@ mod toolset;
 pub mod turn;
 mod turn_summary;
 mod units;
+mod webhook;
 
+pub use audit::{
+    Actor, AuditAction, AuditBreak, AuditCheck, AuditDraft, AuditHash, AuditHead, AuditProblem, AuditRow, CHAIN_START,
+    INSTALLATION,
+};
 pub use call_recorder::{CallRecorder, CallRecording};
 pub use catalog::{Candidate, Catalog, ModelCard, ModelSelection, Route};
 pub use emit::{Emitter, HostedCall, HostedCallResult, PartialAnswer, Start};
@@ -62,3 +68,7 @@ pub use tool_guidance::tool_usage_block;
 pub use toolset::{CallKind, CallMap, CallTarget, Choice, Description, Offer, Toolset, unwrap_custom, wire_name};
 pub use turn_summary::{CallSummary, Cost, NoObserver, Price, TokenSums, TurnObserver, TurnOrigin, TurnSummary, Wire};
 pub use units::{duration_from_text, duration_to_text, leading_number};
+pub use webhook::{
+    DeliveryAttempt, DeliveryStatus, DueDelivery, WEBHOOK_EVENTS, WEBHOOK_TEST, WebhookDelivery, WebhookEndpoint,
+    WebhookEvent, WebhookSender,
+};

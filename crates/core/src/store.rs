@@ -5,6 +5,7 @@
 //! durable.
 
 mod agents;
+mod audit;
 mod bank;
 mod conversations;
 mod execute;
@@ -15,6 +16,7 @@ mod responses;
 mod tenancy;
 mod turn_list;
 mod turns;
+mod webhooks;
 
 use std::time::Duration;
 
@@ -28,6 +30,7 @@ pub use agents::{
     MetadataRecord, NewUserMessage, QueueEntry, SessionEnd, SessionHistory, SessionRecord, SessionStore, Ticket,
     Within, session_topic,
 };
+pub use audit::{AuditFilter, AuditStore};
 pub use bank::{
     Approval, BankKind, BankOf, BankStore, BankTool, Decision, DecisionOutcome, ToolOutcome, ToolRun, ToolStatistics,
 };
@@ -54,6 +57,7 @@ pub use turns::{
     Answer, Base, Begin, ChainPosition, Claim, Ending, IdempotencyKey, Transcript, TurnRecord, TurnStore, TurnWrite,
     WriteOutcome,
 };
+pub use webhooks::WebhookStore;
 
 /// The return type of the store's methods.
 pub type Stored<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
@@ -73,6 +77,8 @@ pub trait Store:
     + FileStore
     + KnowledgeStore
     + TenancyStore
+    + AuditStore
+    + WebhookStore
     + ProcessStore
 {
     /// Subscribes to changes of one response (or, with an empty id, of queued turns, and with [`session_topic`] of a

@@ -19,7 +19,7 @@ use amalgam_core::{
     store::{TenancyStore, TenantRecord},
 };
 use arc_swap::ArcSwap;
-use http::{HeaderMap, Request, Uri, header};
+use http::{Extensions, HeaderMap, Request, Uri, header};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::{sync::Semaphore, time::Instant};
 
@@ -184,6 +184,12 @@ impl Auth {
     /// Writes the remaining last-used times.
     pub async fn flush_last_used(&self) {
         self.0.last_used.flush(&*self.0.store).await;
+    }
+
+    /// The address of the client behind a request.
+    pub(crate) fn client_address(&self, extensions: &Extensions, headers: &HeaderMap) -> Option<IpAddr> {
+        let peer = extensions.get::<Peer>()?;
+        Some(self.0.proxies.client(peer.address.ip(), headers))
     }
 
     /// The secret with which keys are hashed.

@@ -7,7 +7,7 @@ use std::sync::{
 
 use amalgam_app::administration::keys::{KeyOrder, issue};
 use amalgam_core::{
-    TenantState,
+    Actor, AuditDraft, TenantState,
     store::{KeyRecord, NewKey, Stored, TenantChange},
 };
 
@@ -57,6 +57,7 @@ impl TenancyStore for Memory {
         _: &'a str,
         _: TenantState,
         _: u64,
+        _: AuditDraft,
     ) -> Stored<'a, Option<TenantRecord>> {
         self.gives(None)
     }
@@ -70,11 +71,11 @@ impl TenancyStore for Memory {
         self.gives(self.record(id))
     }
 
-    fn change_tenant(&self, _: Operator, _: i64, _: TenantChange) -> Stored<'_, Option<TenantRecord>> {
+    fn change_tenant(&self, _: Operator, _: i64, _: TenantChange, _: AuditDraft) -> Stored<'_, Option<TenantRecord>> {
         self.gives(None)
     }
 
-    fn create_key(&self, _: Operator, key: NewKey) -> Stored<'_, bool> {
+    fn create_key(&self, _: Operator, key: NewKey, _: AuditDraft) -> Stored<'_, bool> {
         let there = key.record.tenant_id <= 2;
         self.keys.lock().unwrap().extend(there.then_some(key));
         self.gives(there)
@@ -84,7 +85,14 @@ impl TenancyStore for Memory {
         self.gives(Vec::new())
     }
 
-    fn revoke_key<'a>(&'a self, _: Operator, _: Option<i64>, _: &'a str, _: u64) -> Stored<'a, Option<KeyRecord>> {
+    fn revoke_key<'a>(
+        &'a self,
+        _: Operator,
+        _: Option<i64>,
+        _: &'a str,
+        _: u64,
+        _: AuditDraft,
+    ) -> Stored<'a, Option<KeyRecord>> {
         self.gives(None)
     }
 
@@ -146,7 +154,7 @@ impl World {
 
     async fn key(&self, rights: Rights, expires_at_ms: Option<u64>) -> String {
         let order = KeyOrder { tenant_id: 1, rights, user: None, label: None, expires_at_ms };
-        let issued = issue(&*self.store, self.auth.pepper(), Operator::of_this_process(), order, 0).await;
+        let issued = issue(&*self.store, self.auth.pepper(), &Actor::server(None), order, 0).await;
         issued.unwrap().unwrap().key.expose_secret().to_owned()
     }
 
@@ -324,10 +332,7 @@ async fn with_another_master_key_only_keys_of_the_store_are_closed_and_none_is_c
     assert_eq!(world.ask(&[&key]).await, Err(FaultKind::StoreDown));
     assert_eq!(world.ask(&[&bearer(CONFIGURED)]).await.unwrap().tenant_id(), 2);
     let order = KeyOrder { tenant_id: 1, rights: Rights::USE, user: None, label: None, expires_at_ms: None };
-    assert!(
-        issue(&*world.store, &pepper, Operator::of_this_process(), order, 0).await.is_err(),
-        "no caller could use it"
-    );
+    assert!(issue(&*world.store, &pepper, &Actor::server(None), order, 0).await.is_err(), "no caller could use it");
 }
 
 #[tokio::test(start_paused = true)]

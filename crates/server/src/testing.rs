@@ -3,6 +3,7 @@
 mod assistant;
 mod bank;
 mod execute;
+mod webhooks;
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,14 +17,14 @@ use amalgam_app::{
     execute::ExecuteSettings,
 };
 use amalgam_core::{
-    Admin, BoxFuture, Catalog, Clock, Fault, Fetch, FetchedFile, ModelCard, ModelSelection, Operator, Rights, Route,
-    Scope, Seal, Store, TenantState,
+    Admin, AuditDraft, AuditHead, AuditRow, BoxFuture, Catalog, Clock, Fault, Fetch, FetchedFile, ModelCard,
+    ModelSelection, Operator, Rights, Route, Scope, Seal, Store, TenantState,
     store::{
-        Answer, AppendOutcome, CancelOutcome, Claim, Conversation, ConversationItem, ConversationStore, EventTail,
-        IdempotencyKey, KeyRecord, Lineage, Listing, NewItem, NewKey, Page, ProcessId, ProcessStore, PruneCounts,
-        QueuedTurn, RecoveryCounts, Reset, ResponseStore, Retention, Stored, StoredResponse, TenancyStore,
-        TenantChange, TenantRecord, TurnCursor, TurnFilter, TurnPage, TurnRecord, TurnStore, TurnWrite, TurnsOf,
-        UsageQuery, UsageStore, UsageSums, WriteOutcome,
+        Answer, AppendOutcome, AuditFilter, AuditStore, CancelOutcome, Claim, Conversation, ConversationItem,
+        ConversationStore, EventTail, IdempotencyKey, KeyRecord, Lineage, Listing, NewItem, NewKey, Page, ProcessId,
+        ProcessStore, PruneCounts, QueuedTurn, RecoveryCounts, Reset, ResponseStore, Retention, Stored, StoredResponse,
+        TenancyStore, TenantChange, TenantRecord, TurnCursor, TurnFilter, TurnPage, TurnRecord, TurnStore, TurnWrite,
+        TurnsOf, UsageQuery, UsageStore, UsageSums, WriteOutcome,
     },
 };
 use amalgam_engine::{Admission, Engine, EngineSettings, QueueLimits, ToolLimits};
@@ -112,6 +113,7 @@ pub(crate) fn app(state: TenantState) -> Arc<App> {
         store,
         clock: Arc::new(Nothing),
         seal: Arc::new(Nothing),
+        webhook_sender: Arc::new(Nothing),
         toolbox: Arc::new(Nothing),
         knowledge: Arc::new(Nothing),
         execute: ExecuteSettings::default(),
@@ -334,6 +336,7 @@ impl TenancyStore for Nothing {
         _: &'a str,
         _: TenantState,
         _: u64,
+        _: AuditDraft,
     ) -> Stored<'a, Option<TenantRecord>> {
         gives(None)
     }
@@ -346,11 +349,11 @@ impl TenancyStore for Nothing {
         gives(None)
     }
 
-    fn change_tenant(&self, _: Operator, _: i64, _: TenantChange) -> Stored<'_, Option<TenantRecord>> {
+    fn change_tenant(&self, _: Operator, _: i64, _: TenantChange, _: AuditDraft) -> Stored<'_, Option<TenantRecord>> {
         gives(None)
     }
 
-    fn create_key(&self, _: Operator, _: NewKey) -> Stored<'_, bool> {
+    fn create_key(&self, _: Operator, _: NewKey, _: AuditDraft) -> Stored<'_, bool> {
         gives(false)
     }
 
@@ -358,7 +361,14 @@ impl TenancyStore for Nothing {
         gives(Vec::new())
     }
 
-    fn revoke_key<'a>(&'a self, _: Operator, _: Option<i64>, _: &'a str, _: u64) -> Stored<'a, Option<KeyRecord>> {
+    fn revoke_key<'a>(
+        &'a self,
+        _: Operator,
+        _: Option<i64>,
+        _: &'a str,
+        _: u64,
+        _: AuditDraft,
+    ) -> Stored<'a, Option<KeyRecord>> {
         gives(None)
     }
 
@@ -429,5 +439,23 @@ impl ProcessStore for Nothing {
 
     fn reset(&self, _: Operator, _: Reset) -> Stored<'_, ()> {
         gives(())
+    }
+}
+
+impl AuditStore for Nothing {
+    fn append_audit(&self, _: Operator, _: AuditDraft) -> Stored<'_, ()> {
+        gives(())
+    }
+
+    fn audit(&self, _: Operator, _: AuditFilter, _: usize) -> Stored<'_, Option<Vec<AuditRow>>> {
+        gives(Some(Vec::new()))
+    }
+
+    fn audit_chain(&self, _: Operator, _: u64, _: usize) -> Stored<'_, Vec<AuditRow>> {
+        gives(Vec::new())
+    }
+
+    fn audit_head(&self, _: Operator) -> Stored<'_, Option<AuditHead>> {
+        gives(None)
     }
 }

@@ -15,6 +15,7 @@ mod render;
 mod reply;
 mod responses;
 mod site;
+mod webhooks;
 
 use std::sync::{Arc, LazyLock};
 
@@ -87,6 +88,15 @@ pub static ROUTES: &[RouteInfo] = &[
     RouteInfo::guarded(Method::GET, "/v1/files/{id}"),
     RouteInfo::guarded(Method::DELETE, "/v1/files/{id}"),
     RouteInfo::guarded(Method::GET, "/v1/files/{id}/content"),
+    RouteInfo::guarded(Method::GET, "/v1/webhook_endpoints"),
+    RouteInfo::guarded(Method::POST, "/v1/webhook_endpoints"),
+    RouteInfo::guarded(Method::GET, "/v1/webhook_endpoints/{id}"),
+    RouteInfo::guarded(Method::POST, "/v1/webhook_endpoints/{id}"),
+    RouteInfo::guarded(Method::DELETE, "/v1/webhook_endpoints/{id}"),
+    RouteInfo::guarded(Method::POST, "/v1/webhook_endpoints/{id}/test"),
+    RouteInfo::guarded(Method::POST, "/v1/webhook_endpoints/{id}/rotate_secret"),
+    RouteInfo::guarded(Method::GET, "/v1/webhook_endpoints/{id}/deliveries"),
+    RouteInfo::guarded(Method::POST, "/v1/webhook_endpoints/{id}/deliveries/{delivery_id}/resend"),
     RouteInfo::guarded(Method::POST, "/api/v2/ai-agent/respond/"),
     RouteInfo::guarded(Method::GET, "/api/v2/ai-agent/respond/{response_id}/"),
     RouteInfo::guarded(Method::GET, "/api/v2/ai-agent/health/"),
@@ -116,6 +126,7 @@ pub static ROUTES: &[RouteInfo] = &[
     RouteInfo::guarded(Method::DELETE, "/admin/tools/{name}"),
     RouteInfo::guarded(Method::POST, "/admin/tools/{name}/try"),
     RouteInfo::guarded(Method::GET, "/admin/tools/{name}/statistics"),
+    RouteInfo::guarded(Method::GET, "/admin/audit"),
     RouteInfo::guarded(Method::GET, "/admin/approvals"),
     RouteInfo::guarded(Method::GET, "/admin/approvals/{id}"),
     RouteInfo::guarded(Method::POST, "/admin/approvals/{id}"),
@@ -176,6 +187,7 @@ fn api_routes() -> Router<CurrentApp> {
         .merge(assistant::routes())
         .merge(execute::routes())
         .merge(files::routes())
+        .merge(webhooks::routes())
         .merge(ops::routes())
         .merge(site::routes())
 }

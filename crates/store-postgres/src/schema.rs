@@ -28,7 +28,9 @@ pub(super) const MIGRATIONS: &[Migration] = migrations!(
     "V008__provenance",
     "V009__provider_ids",
     "V010__session_queue",
-    "V011__turns"
+    "V011__turns",
+    "V012__audit",
+    "V013__webhooks"
 );
 
 /// The oldest server that is supported, as the server writes its version.

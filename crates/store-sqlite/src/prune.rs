@@ -124,10 +124,10 @@ macro_rules! reset {
 }
 
 /// What turns and callers have written.
-const RUNTIME: [(OperatorSql, OperatorSql); 20] = reset!(
+const RUNTIME: [(OperatorSql, OperatorSql); 21] = reset!(
     "responses" "items" "turns" "usage_hours" "stream_events" "transcripts" "tool_runs" "approvals" "idempotency" "conversations"
     "conversation_items" "session_queue" "message_metadata" "messages" "sessions" "mode_changes" "agent_steps"
-    "agent_sessions" "file_contents" "files"
+    "agent_sessions" "file_contents" "files" "webhook_deliveries"
 );
 
 /// The definitions of assistants.
@@ -135,9 +135,9 @@ const ASSISTANTS: [(OperatorSql, OperatorSql); 4] =
     reset!("agent_tools" "agent_configs" "agent_profiles" "profile_versions");
 
 /// What else goes with everything, besides the indexes of words. Processes stay: those that are alive go on.
-const REST: [OperatorSql; 9] = reset_all!(
+const REST: [OperatorSql; 10] = reset_all!(
     "agent_modes" "courses" "knowledge_collections" "knowledge_documents" "knowledge_chunks" "knowledge_embeddings"
-    "api_keys" "tenants" "memory"
+    "api_keys" "tenants" "memory" "webhook_endpoints"
 );
 
 /// Every statement that empties a table, for tests.

@@ -29,7 +29,9 @@ pub(super) const MIGRATIONS: &[Migration] = migrations!(
     "V010__provenance",
     "V011__provider_ids",
     "V012__session_queue",
-    "V013__turns"
+    "V013__turns",
+    "V014__audit",
+    "V015__webhooks"
 );
 
 const CREATE_LIST: &str = "CREATE TABLE IF NOT EXISTS migrations (

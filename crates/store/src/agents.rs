@@ -1,12 +1,12 @@
 //! Settings and profiles of assistants.
 
 use amalgam_core::{
-    Scope, StoreError,
+    AuditDraft, Scope, StoreError,
     store::{AgentConfig, AgentProfile, AgentStore, Stored, Within},
 };
 
 use crate::{
-    SqlStore,
+    SqlStore, audit,
     engine::{ChangedTenant, Repeat, SqlConnection, SqlEngine, TenantKey},
     rows,
     sql::shared_statements,
@@ -56,16 +56,18 @@ impl<E: SqlEngine> AgentStore for SqlStore<E> {
         self.config_of(TenantKey::within(within))
     }
 
-    fn put_agent_config<'a>(&'a self, within: Within<'a>, config: AgentConfig) -> Stored<'a, bool> {
+    fn put_agent_config<'a>(&'a self, within: Within<'a>, config: AgentConfig, audit: AuditDraft) -> Stored<'a, bool> {
         // Never again: a second time the revision would be another one.
-        self.engine.change(Repeat::Never, (ChangedTenant::of(within), config), |connection, (tenant, config)| {
+        let arguments = (ChangedTenant::of(within), config, audit);
+        self.engine.transaction(Repeat::Never, arguments, |connection, (tenant, config, audit)| {
             Box::pin(async move {
                 if !tenant.exists(connection).await? {
                     return Ok(false);
                 }
                 let statement = if config.revision == 1 { ADD_CONFIG } else { CHANGE_CONFIG };
                 let values = values![&config.values, &config.api_key, config.revision, config.updated_at_ms];
-                Ok(connection.tenant(tenant.key, statement, values).run().await? == 1)
+                let changed = connection.tenant(tenant.key, statement, values).run().await? == 1;
+                audit::append_if(connection, changed, audit).await
             })
         })
     }
@@ -94,26 +96,34 @@ impl<E: SqlEngine> AgentStore for SqlStore<E> {
         })
     }
 
-    fn put_profile<'a>(&'a self, within: Within<'a>, profile: AgentProfile) -> Stored<'a, Option<AgentProfile>> {
+    fn put_profile<'a>(
+        &'a self,
+        within: Within<'a>,
+        profile: AgentProfile,
+        audit: AuditDraft,
+    ) -> Stored<'a, Option<AgentProfile>> {
         // A second time it exists like this, and stays.
-        self.engine.transaction(Repeat::Safe, (ChangedTenant::of(within), profile), |connection, (tenant, profile)| {
+        let arguments = (ChangedTenant::of(within), profile, audit);
+        self.engine.transaction(Repeat::Safe, arguments, |connection, (tenant, profile, audit)| {
             Box::pin(async move {
                 if !tenant.exists(connection).await? {
                     return Ok(None);
                 }
-                put(connection, tenant.key, profile).await.map(Some)
+                let (stored, changed) = put(connection, tenant.key, profile).await?;
+                audit::append_if(connection, changed, audit).await?;
+                Ok(Some(stored))
             })
         })
     }
 
-    fn delete_profile<'a>(&'a self, within: Within<'a>, slug: &'a str) -> Stored<'a, bool> {
-        let arguments = (TenantKey::within(within), slug.to_owned());
-        self.engine.transaction(Repeat::Never, arguments, |connection, (tenant, slug)| {
+    fn delete_profile<'a>(&'a self, within: Within<'a>, slug: &'a str, audit: AuditDraft) -> Stored<'a, bool> {
+        let arguments = (TenantKey::within(within), slug.to_owned(), audit);
+        self.engine.transaction(Repeat::Never, arguments, |connection, (tenant, slug, audit)| {
             Box::pin(async move {
                 // The profile first: a transaction that changes it adds versions while it holds the profile.
                 let deleted = connection.tenant(*tenant, FORGET_PROFILE, values![slug]).run().await?;
                 connection.tenant(*tenant, FORGET_VERSIONS, values![slug]).run().await?;
-                Ok(deleted == 1)
+                audit::append_if(connection, deleted == 1, audit).await
             })
         })
     }
@@ -141,17 +151,18 @@ impl<E: SqlEngine> SqlStore<E> {
 /// How often a profile is written that other requests create and delete meanwhile.
 const TRIES: usize = 8;
 
+/// The profile as it is stored now, and whether it changed.
 async fn put<C: SqlConnection>(
     connection: &C,
     tenant: TenantKey,
     profile: &AgentProfile,
-) -> Result<AgentProfile, C::Failure> {
+) -> Result<(AgentProfile, bool), C::Failure> {
     let mut new = profile.clone();
     for _ in 0..TRIES {
         let before =
             connection.tenant(tenant, connection.sql().hold_profile, values![&new.slug]).first(self::profile).await?;
         let statement = match before {
-            Some(before) if is_same(&before, &new) => return Ok(before),
+            Some(before) if is_same(&before, &new) => return Ok((before, false)),
             Some(before) => {
                 (new.version, new.created_at_ms) = (before.version + 1, before.created_at_ms);
                 CHANGE_PROFILE
@@ -176,7 +187,7 @@ async fn put<C: SqlConnection>(
         // Nothing changes if another request has created it meanwhile.
         if connection.tenant(tenant, statement, values.clone()).run().await? == 1 {
             connection.tenant(tenant, ADD_VERSION, values).run().await?;
-            return Ok(new);
+            return Ok((new, true));
         }
     }
     Err(connection.contended("other requests create and delete the profile all the time"))

@@ -1,11 +1,12 @@
 //! Calls that wait for approval.
 
 use amalgam_core::{
-    Decider, Scope, StoreError,
+    AuditDraft, Decider, Scope, StoreError,
     store::{Approval, Decision, DecisionOutcome},
 };
 
 use crate::{
+    audit,
     bank::decider,
     engine::{SqlConnection, TenantKey},
     sql::shared_statements,
@@ -100,6 +101,7 @@ pub(crate) async fn decide<C: SqlConnection>(
     asker: &ApprovalViewer,
     id: &str,
     decision: &Decision,
+    audit: Option<&AuditDraft>,
 ) -> Result<Option<DecisionOutcome>, C::Failure> {
     let held = match asker {
         ApprovalViewer::Caller(scope) => connection.user(scope, connection.sql().hold_approval, values![id]),
@@ -118,6 +120,9 @@ pub(crate) async fn decide<C: SqlConnection>(
     }
     .run()
     .await?;
+    if let Some(audit) = audit {
+        audit::append(connection, audit).await?;
+    }
     approval.decision = Some(decision.clone());
     Ok(Some(DecisionOutcome::Stands(Box::new(approval))))
 }

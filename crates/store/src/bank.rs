@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use amalgam_core::{
-    Admin, Decider, OnError, Policy, Scope, StoreError,
+    Admin, AuditDraft, Decider, OnError, Policy, Scope, StoreError,
     store::{
         Approval, BankKind, BankOf, BankStore, BankTool, Decision, DecisionOutcome, Stored, ToolOutcome, ToolRun,
         ToolStatistics,
@@ -14,6 +14,7 @@ use amalgam_protocol::Json;
 use crate::{
     SqlStore,
     approvals::{self, ApprovalViewer},
+    audit,
     engine::{Repeat, SqlConnection, SqlEngine, TenantKey},
     rows::unknown,
     sql::shared_statements,
@@ -80,10 +81,15 @@ impl<E: SqlEngine> BankStore for SqlStore<E> {
         })
     }
 
-    fn put_tool<'a>(&'a self, of: BankOf<'a>, tool: BankTool) -> Stored<'a, bool> {
+    fn put_tool<'a>(&'a self, of: BankOf<'a>, tool: BankTool, audit: AuditDraft) -> Stored<'a, bool> {
         // Never again: a second time it would not be new any more.
-        self.engine.change(Repeat::Never, (TenantKey::of_bank(of), tool), |connection, (tenant, tool)| {
-            Box::pin(put(connection, *tenant, tool))
+        let arguments = (TenantKey::of_bank(of), tool, audit);
+        self.engine.transaction(Repeat::Never, arguments, |connection, (tenant, tool, audit)| {
+            Box::pin(async move {
+                let new = put(connection, *tenant, tool).await?;
+                audit::append(connection, audit).await?;
+                Ok(new)
+            })
         })
     }
 
@@ -97,9 +103,13 @@ impl<E: SqlEngine> BankStore for SqlStore<E> {
         })
     }
 
-    fn delete_tool<'a>(&'a self, of: BankOf<'a>, name: &'a str) -> Stored<'a, bool> {
-        self.engine.change(Repeat::Never, (TenantKey::of_bank(of), key(name)), |connection, (tenant, key)| {
-            Box::pin(async move { Ok(connection.tenant(*tenant, FORGET_TOOL, values![key]).run().await? == 1) })
+    fn delete_tool<'a>(&'a self, of: BankOf<'a>, name: &'a str, audit: AuditDraft) -> Stored<'a, bool> {
+        let arguments = (TenantKey::of_bank(of), key(name), audit);
+        self.engine.transaction(Repeat::Never, arguments, |connection, (tenant, key, audit)| {
+            Box::pin(async move {
+                let deleted = connection.tenant(*tenant, FORGET_TOOL, values![key]).run().await? == 1;
+                audit::append_if(connection, deleted, audit).await
+            })
         })
     }
 
@@ -143,7 +153,7 @@ impl<E: SqlEngine> BankStore for SqlStore<E> {
     }
 
     fn decide<'a>(&'a self, scope: &'a Scope, id: &'a str, decision: Decision) -> Stored<'a, Option<DecisionOutcome>> {
-        self.decide_as(ApprovalViewer::Caller(scope.clone()), id, decision)
+        self.decide_as(ApprovalViewer::Caller(scope.clone()), id, decision, None)
     }
 
     fn decide_as_admin<'a>(
@@ -151,8 +161,9 @@ impl<E: SqlEngine> BankStore for SqlStore<E> {
         admin: Admin<'a>,
         id: &'a str,
         decision: Decision,
+        audit: AuditDraft,
     ) -> Stored<'a, Option<DecisionOutcome>> {
-        self.decide_as(ApprovalViewer::Admin(TenantKey::of_admin(admin)), id, decision)
+        self.decide_as(ApprovalViewer::Admin(TenantKey::of_admin(admin)), id, decision, Some(audit))
     }
 
     fn use_approval<'a>(&'a self, scope: &'a Scope, id: &'a str, response_id: &'a str) -> Stored<'a, bool> {
@@ -176,10 +187,12 @@ impl<E: SqlEngine> SqlStore<E> {
         asker: ApprovalViewer,
         id: &str,
         decision: Decision,
+        audit: Option<AuditDraft>,
     ) -> Stored<'a, Option<DecisionOutcome>> {
         // A second time the same decision stands as the first one did.
-        self.engine.transaction(Repeat::Safe, (asker, id.to_owned(), decision), |connection, (asker, id, decision)| {
-            Box::pin(approvals::decide(connection, asker, id, decision))
+        let arguments = (asker, id.to_owned(), decision, audit);
+        self.engine.transaction(Repeat::Safe, arguments, |connection, (asker, id, decision, audit)| {
+            Box::pin(approvals::decide(connection, asker, id, decision, audit.as_ref()))
         })
     }
 }

@@ -6,6 +6,7 @@
 
 mod agents;
 mod approvals;
+mod audit;
 pub mod backup;
 pub mod bank;
 mod conversations;
@@ -31,6 +32,7 @@ mod tenancy;
 pub mod transfer;
 pub mod turn_list;
 mod values;
+mod webhooks;
 
 pub use engine::{EngineQueries, Query, Repeat, RowReader, SqlConnection, SqlEngine, TenantKey, Work};
 pub use knowledge::{IndexSyntax, Question};

@@ -1,12 +1,12 @@
 //! Modes that tenants have defined.
 
 use amalgam_core::{
-    Scope, StoreError,
+    AuditDraft, Scope, StoreError,
     store::{Mode, ModeStore, Stored, Within},
 };
 
 use crate::{
-    SqlStore, bank,
+    SqlStore, audit, bank,
     engine::{ChangedTenant, Repeat, SqlConnection as _, SqlEngine, TenantKey},
     rows,
     sql::shared_statements,
@@ -36,8 +36,9 @@ impl<E: SqlEngine> ModeStore for SqlStore<E> {
         self.modes_of(TenantKey::within(within))
     }
 
-    fn put_mode<'a>(&'a self, within: Within<'a>, mode: Mode) -> Stored<'a, bool> {
-        self.engine.change(Repeat::Safe, (ChangedTenant::of(within), mode), |connection, (tenant, mode)| {
+    fn put_mode<'a>(&'a self, within: Within<'a>, mode: Mode, audit: AuditDraft) -> Stored<'a, bool> {
+        let arguments = (ChangedTenant::of(within), mode, audit);
+        self.engine.transaction(Repeat::Safe, arguments, |connection, (tenant, mode, audit)| {
             Box::pin(async move {
                 if !tenant.exists(connection).await? {
                     return Ok(false);
@@ -54,15 +55,18 @@ impl<E: SqlEngine> ModeStore for SqlStore<E> {
                     &mode.tool_choice,
                 ];
                 connection.tenant(tenant.key, PUT_MODE, values).run().await?;
-                Ok(true)
+                audit::append_if(connection, true, audit).await
             })
         })
     }
 
-    fn delete_mode<'a>(&'a self, within: Within<'a>, name: &'a str) -> Stored<'a, bool> {
-        let arguments = (TenantKey::within(within), bank::key(name));
-        self.engine.change(Repeat::Never, arguments, |connection, (tenant, key)| {
-            Box::pin(async move { Ok(connection.tenant(*tenant, FORGET_MODE, values![key]).run().await? == 1) })
+    fn delete_mode<'a>(&'a self, within: Within<'a>, name: &'a str, audit: AuditDraft) -> Stored<'a, bool> {
+        let arguments = (TenantKey::within(within), bank::key(name), audit);
+        self.engine.transaction(Repeat::Never, arguments, |connection, (tenant, key, audit)| {
+            Box::pin(async move {
+                let deleted = connection.tenant(*tenant, FORGET_MODE, values![key]).run().await? == 1;
+                audit::append_if(connection, deleted, audit).await
+            })
         })
     }
 }

@@ -2,9 +2,9 @@
 //! the code that runs them.
 
 use crate::{
-    agents, approvals, bank, conversations, courses, execute, files, knowledge, modes, session_queue, sessions,
+    agents, approvals, audit, bank, conversations, courses, execute, files, knowledge, modes, session_queue, sessions,
     sql::{Declared, OperatorSql, TenantSql, UserSql},
-    tenancy, turn_list,
+    tenancy, turn_list, webhooks,
 };
 
 macro_rules! statement_set {
@@ -22,6 +22,7 @@ macro_rules! statement_set {
                 let shared = [
                     agents::ALL,
                     approvals::ALL,
+                    audit::ALL,
                     bank::ALL,
                     conversations::ALL,
                     courses::ALL,
@@ -33,6 +34,7 @@ macro_rules! statement_set {
                     sessions::ALL,
                     tenancy::ALL,
                     turn_list::ALL,
+                    webhooks::ALL,
                 ];
                 shared.concat().into_iter().chain(own).collect()
             }

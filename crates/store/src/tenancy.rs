@@ -1,12 +1,12 @@
 //! Tenants, keys, and what the installation remembers.
 
 use amalgam_core::{
-    Operator, StoreError, TenantState,
+    AuditDraft, Operator, StoreError, TenantState,
     store::{KeyRecord, NewKey, Stored, TenancyStore, TenantChange, TenantRecord},
 };
 
 use crate::{
-    SqlStore,
+    SqlStore, audit,
     bank::COMMON,
     engine::{Repeat, SqlConnection, SqlEngine},
     rows,
@@ -63,23 +63,27 @@ impl<E: SqlEngine> TenancyStore for SqlStore<E> {
         name: &'a str,
         state: TenantState,
         now_ms: u64,
+        audit: AuditDraft,
     ) -> Stored<'a, Option<TenantRecord>> {
         if id == Some(COMMON) {
             // Reserved: the tools of such a tenant would be shared by all.
             return Box::pin(async { Ok(None) });
         }
-        let arguments = (operator, id, name.to_owned(), state, now_ms);
+        let arguments = (operator, id, name.to_owned(), state, now_ms, audit);
         // Never again: the next id would be another one each time.
-        self.engine.change(Repeat::Never, arguments, |connection, (operator, id, name, state, now_ms)| {
+        self.engine.transaction(Repeat::Never, arguments, |connection, (operator, id, name, state, now_ms, audit)| {
             Box::pin(async move {
                 if let Some(id) = id {
                     let values = values![*id, name, state.name(), *now_ms];
-                    return connection.operator(*operator, ADD_TENANT, values).first(|row| tenant(row, 0)).await;
+                    let added = connection.operator(*operator, ADD_TENANT, values).first(|row| tenant(row, 0)).await?;
+                    append_created(connection, audit, added.as_ref()).await?;
+                    return Ok(added);
                 }
                 for _ in 0..NUMBER_TRIES {
                     let values = values![name, state.name(), *now_ms];
                     let added = connection.operator(*operator, ADD_NEXT_TENANT, values);
                     if let Some(added) = added.first(|row| tenant(row, 0)).await? {
+                        append_created(connection, audit, Some(&added)).await?;
                         return Ok(Some(added));
                     }
                 }
@@ -102,18 +106,30 @@ impl<E: SqlEngine> TenancyStore for SqlStore<E> {
         })
     }
 
-    fn change_tenant(&self, operator: Operator, id: i64, change: TenantChange) -> Stored<'_, Option<TenantRecord>> {
-        self.engine.change(Repeat::Safe, (operator, id, change), |connection, (operator, id, change)| {
-            let state = change.state.map(TenantState::name);
-            let values = values![*id, &change.name, state, change.ai_agent_enabled];
-            let query = connection.operator(*operator, CHANGE_TENANT, values);
-            Box::pin(query.first(|row| tenant(row, 0)))
+    fn change_tenant(
+        &self,
+        operator: Operator,
+        id: i64,
+        change: TenantChange,
+        audit: AuditDraft,
+    ) -> Stored<'_, Option<TenantRecord>> {
+        let arguments = (operator, id, change, audit);
+        self.engine.transaction(Repeat::Safe, arguments, |connection, (operator, id, change, audit)| {
+            Box::pin(async move {
+                let state = change.state.map(TenantState::name);
+                let values = values![*id, &change.name, state, change.ai_agent_enabled];
+                let changed = connection.operator(*operator, CHANGE_TENANT, values);
+                let changed = changed.first(|row| tenant(row, 0)).await?;
+                audit::append_if(connection, changed.is_some(), audit).await?;
+                Ok(changed)
+            })
         })
     }
 
-    fn create_key(&self, operator: Operator, key: NewKey) -> Stored<'_, bool> {
-        self.engine.change(Repeat::Never, (operator, key), |connection, (operator, NewKey { record, hash })| {
+    fn create_key(&self, operator: Operator, key: NewKey, audit: AuditDraft) -> Stored<'_, bool> {
+        self.engine.transaction(Repeat::Never, (operator, key, audit), |connection, (operator, key, audit)| {
             Box::pin(async move {
+                let NewKey { record, hash } = key;
                 let values = values![
                     &record.id,
                     record.tenant_id,
@@ -127,7 +143,8 @@ impl<E: SqlEngine> TenancyStore for SqlStore<E> {
                     record.revoked_at_ms,
                     record.last_used_at_ms,
                 ];
-                Ok(connection.operator(*operator, connection.sql().add_key, values).run().await? == 1)
+                let added = connection.operator(*operator, connection.sql().add_key, values).run().await? == 1;
+                audit::append_if(connection, added, audit).await
             })
         })
     }
@@ -155,11 +172,21 @@ impl<E: SqlEngine> TenancyStore for SqlStore<E> {
         tenant_id: Option<i64>,
         id: &'a str,
         now_ms: u64,
+        audit: AuditDraft,
     ) -> Stored<'a, Option<KeyRecord>> {
-        let arguments = (operator, tenant_id, id.to_owned(), now_ms);
-        self.engine.change(Repeat::Safe, arguments, |connection, (operator, tenant_id, id, now_ms)| {
-            let values = values![id, *tenant_id, *now_ms];
-            Box::pin(connection.operator(*operator, REVOKE_KEY, values).first(key))
+        let arguments = (operator, tenant_id, id.to_owned(), now_ms, audit);
+        self.engine.transaction(Repeat::Safe, arguments, |connection, (operator, tenant_id, id, now_ms, audit)| {
+            Box::pin(async move {
+                let values = values![id, *tenant_id, *now_ms];
+                let revoked = connection.operator(*operator, REVOKE_KEY, values).first(key).await?;
+                // A key that was revoked before stays as it is.
+                let changed = revoked.as_ref().filter(|key| key.revoked_at_ms == Some(*now_ms));
+                if let Some(key) = changed {
+                    let audit = AuditDraft { tenant_id: key.tenant_id, ..audit.clone() };
+                    audit::append(connection, &audit).await?;
+                }
+                Ok(revoked)
+            })
         })
     }
 
@@ -197,6 +224,17 @@ impl<E: SqlEngine> TenancyStore for SqlStore<E> {
             })
         })
     }
+}
+
+/// Appends the row of a tenant that was created, whose number may be known only now.
+async fn append_created<C: SqlConnection>(
+    connection: &C,
+    audit: &AuditDraft,
+    added: Option<&TenantRecord>,
+) -> Result<(), C::Failure> {
+    let Some(added) = added else { return Ok(()) };
+    let draft = AuditDraft { tenant_id: added.id, object_id: added.id.to_string(), ..audit.clone() };
+    audit::append(connection, &draft).await
 }
 
 fn tenant(row: &dyn SqlRow, from: usize) -> Result<TenantRecord, StoreError> {

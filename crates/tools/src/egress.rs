@@ -10,6 +10,7 @@ mod connect;
 mod exchange;
 mod media;
 mod target;
+mod webhook;
 
 use std::{io, net::IpAddr, sync::Arc, time::Duration};
 

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use amalgam_app::administration::seeding::IMPORT_COURSES;
 use amalgam_assistant::courses::{self, CourseFile, CourseFormat, RowFault};
 use amalgam_core::{
     Operator, Store,
@@ -96,6 +97,9 @@ async fn import(args: ImportArgs) -> anyhow::Result<ExitCode> {
         true => ImportCounts::default(),
         false => {
             let at_once = if args.all_or_nothing { usize::MAX } else { AT_ONCE };
+            let details = json!({"courses": contents.courses.len()});
+            let file = args.file.display().to_string();
+            context.administration().announce(args.tenant_id, IMPORT_COURSES, &file, &details).await?;
             write(&*context.store, args.tenant_id, &contents.courses, at_once).await?
         }
     };

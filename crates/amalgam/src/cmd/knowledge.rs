@@ -187,6 +187,7 @@ async fn delete(args: DeleteArgs) -> anyhow::Result<ExitCode> {
     let DeleteArgs { collection, source, place } = args;
     let context = KnowledgeContext::open(place.tenant_id, CommandContext::open(place.config).await?).await?;
     let known = context.collection(&collection).await?;
+    context.command.administration().announce_deletion(context.within().tenant_id(), &known, source.as_deref()).await?;
     let mut progress = Progress::of("documents", known.documents);
     let mut throttle = context.throttle();
     let mut deletion = DocumentDeletion::of(&collection, source.as_deref());

@@ -3,17 +3,20 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use amalgam_core::{AuditAction, INSTALLATION, Operator};
 use amalgam_store::migrate::{MigrationProblem, MigrationStatus};
 use amalgam_store_sqlite::{MigrationBackup, Sqlite};
 use clap::Args;
 use serde_json::{Value, json};
 
 use crate::cli::ConfigArgs;
-use crate::command_context::configuration;
+use crate::command_context::{actor, configuration, now_ms};
 use crate::config::StoreUrl;
 use crate::storage;
 use crate::table::table;
 use crate::terminal::{print_json, print_stderr, print_stdout};
+
+const MIGRATE: AuditAction = AuditAction::new("store.migrate");
 
 #[derive(Debug, Args)]
 pub(crate) struct MigrateArgs {
@@ -55,6 +58,12 @@ pub(crate) async fn run(args: MigrateArgs) -> anyhow::Result<ExitCode> {
         true => None,
         false => copy_before(&config.store, &before),
     };
+    if !now.is_empty() {
+        let operator = Operator::of_this_process();
+        let draft = actor().change(now_ms(), INSTALLATION, MIGRATE, config.store.name());
+        let draft = draft.after(Some(json!({"applied": now}).to_string()));
+        opened.store.append_audit(operator, draft).await?;
+    }
     match (args.json, now.is_empty()) {
         (true, _) => {
             let after = storage::status(&config.store, config.pool).await?;

@@ -9,7 +9,7 @@ use amalgam_core::store::Page;
 use clap::{Args, Subcommand};
 
 use crate::cli::TenantArgs;
-use crate::command_context::{CommandContext, now_ms};
+use crate::command_context::{CommandContext, actor, now_ms};
 use crate::table::{moment, table};
 use crate::terminal::{print_list, print_object, print_stdout};
 
@@ -56,7 +56,7 @@ pub(crate) async fn run(args: ProfilesArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn profiles<'a>(context: &'a CommandContext, tenant: &'a Scope) -> Profiles<'a> {
-    Profiles { store: &*context.store, settings: &context.config.assistant, tenant, now_ms: now_ms() }
+    Profiles { store: &*context.store, settings: &context.config.assistant, tenant, now_ms: now_ms(), actor: actor() }
 }
 
 fn as_table(profiles: &[ProfileView]) -> String {

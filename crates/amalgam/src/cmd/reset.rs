@@ -75,8 +75,8 @@ pub(crate) async fn run(args: ResetArgs) -> anyhow::Result<ExitCode> {
     }
     let operator = Operator::of_this_process();
     match args.what {
-        ResetTarget::Runtime => context.store.reset(operator, Reset::Runtime(args.tenant.clone())).await?,
-        ResetTarget::All => context.store.reset(operator, Reset::Assistants(args.tenant.clone())).await?,
+        ResetTarget::Runtime => context.administration().reset(operator, Reset::Runtime(args.tenant.clone())).await?,
+        ResetTarget::All => context.administration().reset(operator, Reset::Assistants(args.tenant.clone())).await?,
         ResetTarget::Everything => context.administration().reset_everything(operator).await?,
     }
     let what = args.what.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();

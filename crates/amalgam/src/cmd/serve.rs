@@ -96,6 +96,8 @@ pub(crate) async fn run(input: ServeInput) -> anyhow::Result<()> {
     notify(ServiceState::Ready);
 
     let (stopping, stop) = watch::channel(false);
+    // A reload changes nothing that deliveries use.
+    let delivering = application.load();
     let reloader = Reloader { flags, config: config.clone(), settings, log, application, live };
     let shutdown = async {
         reload_until_stop(&mut signals, reload_callers, reloader, tls.as_ref()).await;
@@ -131,6 +133,7 @@ pub(crate) async fn run(input: ServeInput) -> anyhow::Result<()> {
         tokio::join!(
             engine.housekeep(housekeeping, Arc::clone(&runner) as Arc<dyn Runner>),
             auth.write_last_used(),
+            delivering.deliver_webhooks(housekeeping.transcripts),
             log_default_model(&config, &names),
             certificates::watch(tls.as_ref()),
             feed_watchdog(),

@@ -15,7 +15,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use crate::cli::ConfigArgs;
-use crate::command_context::{CommandContext, now_ms, read_text};
+use crate::command_context::{CommandContext, actor, now_ms, read_text};
 use crate::table::{moment, table};
 use crate::terminal::{print_json, print_json_text, print_list, print_object, print_stderr, print_stdout};
 use crate::wire_up::{self, SystemClock};
@@ -177,7 +177,7 @@ impl BankContext {
     }
 
     fn bank(&self) -> ToolBank<'_> {
-        ToolBank { store: &*self.command.store, toolbox: &*self.tool_registry, now_ms: now_ms() }
+        ToolBank { store: &*self.command.store, toolbox: &*self.tool_registry, now_ms: now_ms(), actor: actor() }
     }
 }
 

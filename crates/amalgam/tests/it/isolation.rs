@@ -13,7 +13,7 @@ use crate::{
     support::{Cli, Delivery, Said, Script, TestStore, Wire, World, asking, stores},
 };
 
-const TENANTS: &str = "[tenants.a]\nid = 1\nkeys = [\"am_a\"]\n\n[tenants.b]\nid = 2\nkeys = [\"am_b\"]\n";
+const TENANTS: &str = "[tenants.a]\nid = 1\nkeys = [\"am_a\"]\n\n[tenants.b]\nid = 2\nkeys = [\"am_b\"]\n\n[egress]\nallow_private = [\"127.0.0.1:1\"]\n";
 
 /// What the first user of the first tenant has.
 struct Owned {
@@ -35,6 +35,9 @@ struct Owned {
     /// A session of the strict contract, and a turn in it.
     agent_session: String,
     turn: String,
+    /// A webhook endpoint, and a delivery to it.
+    endpoint: String,
+    delivery: String,
 }
 
 /// Ids of the same form that nothing has.
@@ -56,6 +59,8 @@ fn missing() -> Owned {
         collection: "absent-collection".to_owned(),
         agent_session: "sess_AM-aaaaaaaaaaaaaaaaaaaaaaaa".to_owned(),
         turn: "absent-turn".to_owned(),
+        endpoint: "we_AM-aaaaaaaaaaaaaaaaaaaaaaaa".to_owned(),
+        delivery: "whd_999999".to_owned(),
     }
 }
 
@@ -78,9 +83,12 @@ async fn create(world: &World, store: &TestStore, client: &Client) -> Owned {
     let (tool, approval) = create_tool(world, client).await;
     let (profile, session, answer) = create_thread(world, client).await;
     let (agent_session, turn) = create_agent_session(world, client).await;
+    let (endpoint, delivery) = create_endpoint(client).await;
     Owned {
         agent_session,
         turn,
+        endpoint,
+        delivery,
         collection: create_collection(world, store),
         tool,
         approval,
@@ -153,6 +161,16 @@ async fn create_agent_session(world: &World, client: &Client) -> (String, String
     (session, "secret-turn".to_owned())
 }
 
+/// A webhook endpoint that nothing listens at, and a delivery to it.
+async fn create_endpoint(client: &Client) -> (String, String) {
+    let body = json!({"url": "http://127.0.0.1:1/secret", "event_types": ["response.failed"]});
+    let endpoint = client.post_json("/v1/webhook_endpoints", &body).await;
+    assert_eq!(endpoint.status, 200, "{}", endpoint.text());
+    let endpoint = endpoint.json()["id"].as_str().expect("an endpoint has an id").to_owned();
+    let delivery = client.post_json(&format!("/v1/webhook_endpoints/{endpoint}/test"), &json!({})).await.json();
+    (endpoint, delivery["id"].as_str().expect("a delivery has an id").to_owned())
+}
+
 /// Something to look up, brought in on the command line.
 fn create_collection(world: &World, store: &TestStore) -> String {
     let file = world.amalgam.folder().join("secret.md");
@@ -206,6 +224,9 @@ fn path_to(route: &str, owned: &Owned) -> Option<String> {
             path.replace("{id}", &owned.conversation).replace("{item_id}", &owned.conversation_item)
         }
         path if path.starts_with("/v1/files/{id}") => path.replace("{id}", &owned.file),
+        path if path.starts_with("/v1/webhook_endpoints/{id}") => {
+            path.replace("{id}", &owned.endpoint).replace("{delivery_id}", &owned.delivery)
+        }
         path @ "/admin/tenants/{tenant_id}" => path.replace("{tenant_id}", &owned.tenant),
         path @ "/admin/keys/{key_id}" => path.replace("{key_id}", &owned.key),
         path if path.starts_with("/admin/tools/{name}") => path.replace("{name}", &owned.tool),
@@ -233,6 +254,8 @@ fn path_to(route: &str, owned: &Owned) -> Option<String> {
 fn body_for(method: &Method, route: &str) -> Option<Option<Value>> {
     match (method, route) {
         (&Method::GET | &Method::DELETE, _) | (&Method::POST, "/v1/responses/{id}/cancel") => Some(None),
+        (&Method::POST, "/v1/webhook_endpoints/{id}") => Some(Some(json!({"event_types": ["response.completed"]}))),
+        (&Method::POST, path) if path.starts_with("/v1/webhook_endpoints/{id}/") => Some(None),
         (&Method::POST, "/v1/conversations/{id}") => Some(Some(json!({"metadata": {"stolen": "yes"}}))),
         (&Method::POST, "/v1/conversations/{id}/items") => {
             Some(Some(json!({"items": [{"role": "user", "content": "stolen"}]})))
@@ -344,6 +367,8 @@ fn without_ids(text: String, owned: &Owned) -> String {
         &owned.profile,
         &owned.mode,
         &owned.answer,
+        &owned.endpoint,
+        &owned.delivery,
         &owned.collection,
         &owned.agent_session,
         &owned.turn,
@@ -411,7 +436,8 @@ async fn objects_of_other_callers_look_like_missing_ones() {
             let stranger = caller(&world, key, user);
             for (foreign, absent) in questions(&owned).iter().zip(&questions(&nothing)) {
                 // The keys of a tenant administer it: what its users have is no secret to them.
-                if foreign.path.starts_with("/admin/") && key == "am_a" {
+                let of_tenant = ["/admin/", "/v1/webhook_endpoints/"].iter().any(|path| foreign.path.starts_with(path));
+                if of_tenant && key == "am_a" {
                     continue;
                 }
                 let (found, expected) = (foreign.ask(&stranger).await, absent.ask(&stranger).await);

@@ -45,7 +45,7 @@ pub async fn tenant_scope(store: &dyn Store, scope: &Scope, named: Option<i64>) 
 
 #[expect(clippy::disallowed_methods, reason = "an operator may do what the administrator of any tenant may")]
 fn admin_scope_of(operator: &Scope, tenant_id: i64, state: TenantState) -> Scope {
-    Scope::authenticated(tenant_id, operator.user(), state, Rights::ADMIN)
+    Scope::authenticated(tenant_id, operator.user(), state, Rights::ADMIN).with_key(operator.key_id().cloned())
 }
 
 pub(super) fn no_tenant(id: i64) -> Fault {

@@ -1,7 +1,7 @@
 //! Tool calls that require an approval.
 
 use amalgam_core::{
-    Decider, Fault, FaultKind, Scope,
+    AuditAction, Decider, Fault, FaultKind, Scope,
     store::{Approval, Decision, DecisionOutcome, Page},
 };
 use bytes::Bytes;
@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Administration,
     access::{admin, known_id},
+    audit::snapshot,
     fields::{Prose, UnixSeconds, Vocabulary, Word},
     list::List,
     request,
@@ -19,6 +20,8 @@ use crate::ids::not_found;
 
 /// The approval in not-found errors.
 const APPROVAL: &str = "Approval";
+
+const DECIDE: AuditAction = AuditAction::new("approval.decide");
 
 /// A tool call that requires, or required, an approval.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -140,7 +143,12 @@ impl Administration<'_> {
     ) -> Result<ApprovalView, Fault> {
         let (approve, by) = (verdict == Verdict::Approve, scope.user().to_owned());
         let decision = Decision { approve, reason, by, at_ms: self.now_ms };
-        let decided = self.store.decide_as_admin(admin(scope)?, known_id(APPROVAL, id)?, decision).await?;
+        let (admin, id) = (admin(scope)?, known_id(APPROVAL, id)?);
+        let before = self.store.approval_of_tenant(admin, id).await?.ok_or_else(|| not_found(APPROVAL, id))?;
+        let after = Approval { decision: Some(decision.clone()), ..before.clone() };
+        let view = |approval| snapshot(&ApprovalView::at(approval, self.now_ms));
+        let audit = self.change(admin.tenant_id(), DECIDE, id).before(view(before)).after(view(after));
+        let decided = self.store.decide_as_admin(admin, id, decision, audit).await?;
         decision_outcome(decided, id, self.now_ms)
     }
 }

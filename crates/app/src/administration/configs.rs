@@ -3,7 +3,7 @@
 mod view;
 
 use amalgam_assistant::settings::{AgentSettings, SettingFault};
-use amalgam_core::{Catalog, Fault, Scope, SecretText};
+use amalgam_core::{Actor, Catalog, Fault, Scope, SecretText};
 use amalgam_protocol::{Json, Raw, Writer};
 use bytes::Bytes;
 
@@ -29,11 +29,11 @@ impl Application {
     }
 
     /// Sets the settings that `body` names; null unsets one. Concurrent changes of other settings are kept.
-    pub async fn change_config(&self, tenant: &Scope, body: &Bytes) -> Result<ConfigView, Fault> {
+    pub async fn change_config(&self, actor: &Actor, tenant: &Scope, body: &Bytes) -> Result<ConfigView, Fault> {
         let change = Change::read(body)?;
         let context = tenant.seal_context();
         let configs = self.tenant_configs();
-        let changed = configs.change(within(tenant)?, |draft| {
+        let changed = configs.change(within(tenant)?, actor, |draft| {
             match &change.api_key {
                 KeyChange::None => {}
                 KeyChange::Unset => draft.api_key = None,

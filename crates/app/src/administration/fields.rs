@@ -256,6 +256,13 @@ impl<'de> Deserialize<'de> for Verbatim {
     }
 }
 
+impl Verbatim {
+    // A text that should be JSON; none if it is not.
+    pub(super) fn of_text(text: String) -> Option<Self> {
+        Json::parse(&text.into()).ok().map(Self)
+    }
+}
+
 impl From<Json> for Verbatim {
     fn from(value: Json) -> Self {
         Self(value)

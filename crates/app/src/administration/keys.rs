@@ -5,17 +5,19 @@ mod issue;
 use std::borrow::Cow;
 
 use amalgam_core::{
-    Fault, FaultKind, Operator, Rights, Scope,
+    AuditAction, Fault, FaultKind, INSTALLATION, Operator, Rights, Scope,
     store::{KeyRecord, Page},
 };
 use bytes::Bytes;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use secrecy::ExposeSecret as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use serde_json::json;
 
 use super::{
     Administration,
     access::{known_id, no_tenant, target_tenant},
+    audit::snapshot,
     fields::{Line, Positive, Texts, UnixSeconds},
     list::List,
     request::{self, wrong},
@@ -28,6 +30,8 @@ pub use issue::{
 
 /// The key in not-found errors.
 const KEY: &str = "API key";
+
+const REVOKE: AuditAction = AuditAction::new("key.revoke");
 
 /// The longest name of a user.
 const LONGEST_USER: usize = 256;
@@ -154,7 +158,7 @@ impl Administration<'_> {
     /// Creates a key. Only the result contains the secret.
     pub async fn create_key(&self, pepper: &Pepper, order: KeyOrder) -> Result<IssuedKey, Fault> {
         let tenant_id = order.tenant_id;
-        issue(self.store, pepper, process(), order, self.now_ms).await?.ok_or_else(|| no_tenant(tenant_id))
+        issue(self.store, pepper, &self.actor, order, self.now_ms).await?.ok_or_else(|| no_tenant(tenant_id))
     }
 
     /// Revokes a key; running servers refuse it within seconds. Repeating it has no effect.
@@ -164,7 +168,10 @@ impl Administration<'_> {
             (None, Some(_)) => None,
             (named, _) => target_tenant(scope, named)?,
         };
-        let revoked = self.store.revoke_key(process(), tenant_id, id, self.now_ms).await?;
+        let after = json!({"id": id, "revoked_at": UnixSeconds::from_ms(self.now_ms)});
+        // The store knows the key's tenant.
+        let audit = self.change(tenant_id.unwrap_or(INSTALLATION), REVOKE, id).after(snapshot(&after));
+        let revoked = self.store.revoke_key(process(), tenant_id, id, self.now_ms, audit).await?;
         Ok(revoked.ok_or_else(|| not_found(KEY, id))?.into())
     }
 }

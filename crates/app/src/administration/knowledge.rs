@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use amalgam_core::{
-    Fault, Scope,
+    AuditAction, Fault, Operator, Scope,
     store::{Collection, DocumentListing, DocumentRecord, Page},
 };
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
+use serde_json::json;
 
-use super::{Administration, access::within, fields::UnixSeconds, list::List};
+use super::{Administration, access::within, audit::snapshot, fields::UnixSeconds, list::List};
 use crate::{
     ids::{is_id, no_such_cursor, not_found},
     knowledge::{DocumentDeletion, document_id},
@@ -19,6 +20,8 @@ use crate::{
 const COLLECTION: &str = "Knowledge collection";
 /// The source in not-found errors.
 const SOURCE: &str = "Knowledge source";
+
+const DELETE: AuditAction = AuditAction::new("knowledge.delete");
 
 /// A set of documents.
 #[derive(Serialize, JsonSchema)]
@@ -117,8 +120,10 @@ impl Administration<'_> {
 
     /// Deletes a collection with all its documents; with `source` only the documents of that source.
     pub async fn delete_collection(&self, scope: &Scope, name: &str, source: Option<&str>) -> Result<(), Fault> {
-        self.collection(scope, name).await?;
-        let mut deletion = DocumentDeletion::of(name, known_source(source)?);
+        let collection = self.collection(scope, name).await?;
+        let source_known = known_source(source)?;
+        self.announce_deletion(scope.tenant_id(), &collection, source_known).await?;
+        let mut deletion = DocumentDeletion::of(name, source_known);
         let mut deleted = 0;
         while let Some(more) = deletion.delete_batch(self.store, within(scope)?, self.now_ms).await? {
             deleted += more;
@@ -127,6 +132,19 @@ impl Administration<'_> {
             Some(source) if deleted == 0 => Err(not_found(SOURCE, source)),
             _ => Ok(()),
         }
+    }
+
+    /// Records in the audit that a collection, or the documents of one source, are about to be deleted.
+    pub async fn announce_deletion(
+        &self,
+        tenant_id: i64,
+        collection: &CollectionView,
+        source: Option<&str>,
+    ) -> Result<(), Fault> {
+        let after = source.map(|source| json!({"source": source, "deleted": true}));
+        let draft = self.change(tenant_id, DELETE, collection.name.as_str()).before(snapshot(collection));
+        let draft = draft.after(after.and_then(|after| snapshot(&after)));
+        Ok(self.store.append_audit(Operator::of_this_process(), draft).await?)
     }
 
     /// Documents of a collection ordered by source and path; with `source` only those of that source.

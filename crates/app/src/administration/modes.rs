@@ -3,7 +3,7 @@
 mod put_mode;
 
 use amalgam_core::{
-    Fault, FaultKind, Scope,
+    AuditAction, Fault, FaultKind, Scope,
     store::{Mode, Page},
 };
 use amalgam_execute::modes;
@@ -14,6 +14,7 @@ use serde::Serialize;
 use super::{
     Administration,
     access::{known_id, no_tenant, within},
+    audit::snapshot,
     fields::{UnixSeconds, Verbatim},
     list::List,
     tool_bank,
@@ -24,6 +25,9 @@ pub(super) use put_mode::{PutMode, ScopeCondition};
 
 /// The mode in not-found errors.
 const MODE: &str = "Mode";
+
+const PUT: AuditAction = AuditAction::new("mode.put");
+const DELETE: AuditAction = AuditAction::new("mode.delete");
 
 /// A temporary role of an agent, with its own prompt and tools.
 #[derive(Serialize, JsonSchema)]
@@ -79,7 +83,13 @@ impl Administration<'_> {
         if let Some(before) = &before {
             mode.created_at_ms = before.created_at_ms;
         }
-        if !self.store.put_mode(within(scope)?, mode.clone()).await? {
+        let before_view = match before.clone() {
+            Some(own) => snapshot(&self.mode_view(scope, own.clone(), &[own]).await?),
+            None => None,
+        };
+        let after = snapshot(&self.mode_view(scope, mode.clone(), &[mode.clone()]).await?);
+        let audit = self.change(scope.tenant_id(), PUT, mode.name.as_str()).before(before_view).after(after);
+        if !self.store.put_mode(within(scope)?, mode.clone(), audit).await? {
             return Err(no_tenant(scope.tenant_id()));
         }
         let own = [mode.clone()];
@@ -89,7 +99,13 @@ impl Administration<'_> {
     /// Deletes a mode of the tenant. True if a built-in mode of this name is used again.
     pub async fn delete_mode(&self, scope: &Scope, name: &str) -> Result<bool, Fault> {
         let seeded = modes::seeded(known_id(MODE, name)?).is_some();
-        match (self.store.delete_mode(within(scope)?, name).await?, seeded) {
+        let own = self.own_modes(scope).await?.into_iter().find(|own| own.name.eq_ignore_ascii_case(name));
+        let before = match own {
+            Some(own) => snapshot(&self.mode_view(scope, own.clone(), &[own]).await?),
+            None => None,
+        };
+        let audit = self.change(scope.tenant_id(), DELETE, name).before(before);
+        match (self.store.delete_mode(within(scope)?, name, audit).await?, seeded) {
             (true, seeded) => Ok(seeded),
             (false, false) => Err(not_found(MODE, name)),
             (false, true) => {

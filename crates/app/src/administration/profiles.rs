@@ -7,12 +7,13 @@ use std::collections::HashSet;
 
 use amalgam_assistant::{prompt, settings::AgentSettings};
 use amalgam_core::{
-    Fault, Scope, Store,
+    Actor, AuditAction, AuditDraft, Fault, Scope, Store,
     store::{AgentProfile, Page},
 };
 use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::json;
 
 use super::{
     access::{known_id, no_tenant, number_id, within},
@@ -27,6 +28,9 @@ pub(super) use put_profile::PutProfile;
 
 /// The profile in not-found errors.
 const PROFILE: &str = "Profile";
+
+pub(super) const PUT: AuditAction = AuditAction::new("profile.put");
+const DELETE: AuditAction = AuditAction::new("profile.delete");
 
 /// The version in not-found errors.
 const VERSION: &str = "Version";
@@ -71,12 +75,15 @@ pub struct Profiles<'a> {
     pub tenant: &'a Scope,
     /// Milliseconds since 1970.
     pub now_ms: u64,
+    /// Who makes changes, for the audit.
+    pub actor: Actor,
 }
 
 impl Application {
-    /// Access to the profiles of a tenant.
-    pub fn profiles<'a>(&'a self, tenant: &'a Scope) -> Profiles<'a> {
-        Profiles { store: &*self.store, settings: &self.assistant.settings, tenant, now_ms: self.clock.now_ms() }
+    /// Access for this actor to the profiles of a tenant.
+    pub fn profiles<'a>(&'a self, actor: Actor, tenant: &'a Scope) -> Profiles<'a> {
+        let (settings, now_ms) = (&self.assistant.settings, self.clock.now_ms());
+        Profiles { store: &*self.store, settings, tenant, now_ms, actor }
     }
 }
 
@@ -97,14 +104,18 @@ impl Profiles<'_> {
     pub async fn put(&self, slug: &str, body: &Bytes) -> Result<(ProfileView, bool), Fault> {
         let profile = put_profile::read(body, known_id(PROFILE, slug)?, self.now_ms)?;
         let before = self.store.profile(self.tenant, slug).await?;
-        let stored = self.store.put_profile(within(self.tenant)?, profile).await?;
+        let audit = self.change(PUT, slug).before(before.as_ref().map(shown)).after(Some(shown(&profile)));
+        let stored = self.store.put_profile(within(self.tenant)?, profile, audit).await?;
         let stored = stored.ok_or_else(|| no_tenant(self.tenant.tenant_id()))?;
         Ok((self.view(stored).await?, before.is_none()))
     }
 
     /// Deletes a profile and its versions.
     pub async fn delete(&self, slug: &str) -> Result<(), Fault> {
-        match self.store.delete_profile(within(self.tenant)?, known_id(PROFILE, slug)?).await? {
+        let slug = known_id(PROFILE, slug)?;
+        let before = self.store.profile(self.tenant, slug).await?;
+        let audit = self.change(DELETE, slug).before(before.as_ref().map(shown));
+        match self.store.delete_profile(within(self.tenant)?, slug, audit).await? {
             true => Ok(()),
             false => Err(not_found(PROFILE, slug)),
         }
@@ -129,6 +140,10 @@ impl Profiles<'_> {
             None => None,
         };
         Ok(ProfileDiff::between(before.as_ref(), &after))
+    }
+
+    fn change(&self, action: AuditAction, slug: &str) -> AuditDraft {
+        self.actor.change(self.now_ms, self.tenant.tenant_id(), action, slug)
     }
 
     async fn current(&self, slug: &str) -> Result<AgentProfile, Fault> {
@@ -156,6 +171,13 @@ impl Profiles<'_> {
         let unknown = unknown_tools(self.store, self.tenant, names).await?;
         Ok(profiles.into_iter().map(|profile| ProfileView::of(profile, &system_prompt, &unknown)).collect())
     }
+}
+
+/// A profile as the audit keeps it. The store assigns its version.
+pub(super) fn shown(profile: &AgentProfile) -> String {
+    let AgentProfile { slug, prompt, tools, model, tool_choice, active, .. } = profile;
+    let shown = json!({"slug": slug, "prompt": prompt, "tools": tools, "model": model, "tool_choice": tool_choice, "active": active});
+    shown.to_string()
 }
 
 impl ProfileView {

@@ -4,8 +4,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, tr
 use serde_json::{Map, Value, json};
 
 use super::{
-    List, approvals, configs, diagnosis, keys, knowledge, modes, profiles, reload, sessions, tenants, tool_bank,
-    turn_list, turns, usage,
+    List, approvals, audit, configs, diagnosis, keys, knowledge, modes, profiles, reload, sessions, tenants, tool_bank,
+    turn_list, turns, usage, webhooks,
 };
 
 /// The schemas of all objects of the administration, by name.
@@ -26,7 +26,11 @@ pub fn schemas() -> Map<String, Value> {
         "Documents, ordered by source and path.",
     );
     list::<turn_list::TurnRow, &str>(&mut answers, "TurnList", "Turns without their content, newest first.");
+    list::<audit::AuditEntryView, &str>(&mut answers, "AuditList", "Entries of the audit, newest first.");
+    list::<webhooks::EndpointView, &str>(&mut answers, "WebhookEndpointList", "Webhook endpoints, ordered by id.");
+    list::<webhooks::DeliveryView, &str>(&mut answers, "WebhookDeliveryList", "Deliveries, newest first.");
     answers.subschema_for::<usage::UsageReport>();
+    answers.subschema_for::<webhooks::NewEndpointView>();
     answers.subschema_for::<configs::ConfigView>();
     answers.subschema_for::<keys::NewKeyView>();
     answers.subschema_for::<tool_bank::Trial>();
@@ -48,6 +52,8 @@ pub fn schemas() -> Map<String, Value> {
     requests.subschema_for::<approvals::Decide>();
     requests.subschema_for::<profiles::PutProfile>();
     requests.subschema_for::<modes::PutMode>();
+    requests.subschema_for::<webhooks::CreateEndpoint>();
+    requests.subschema_for::<webhooks::ChangeEndpoint>();
 
     let mut all = answers.take_definitions(true);
     all.append(&mut requests.take_definitions(true));

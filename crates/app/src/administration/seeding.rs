@@ -6,12 +6,17 @@ use amalgam_assistant::{
     settings::{AgentSettings, Fill},
 };
 use amalgam_core::{
-    Fault, Operator, StoreError,
+    AuditAction, Fault, INSTALLATION, Operator, StoreError,
     store::{AgentProfile, BankOf, BankTool, Within},
 };
 
-use super::{Administration, access::no_tenant};
+use serde_json::json;
+
+use super::{Administration, access::no_tenant, audit::snapshot, profiles, tool_bank};
 use crate::TenantConfigs;
+
+/// Courses were imported into a tenant's catalogue.
+pub const IMPORT_COURSES: AuditAction = AuditAction::new("courses.import");
 
 /// The outcome of seeding one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +53,7 @@ impl Administration<'_> {
         // A test checks that every row of the sample is valid.
         let sample = courses::read(courses::SAMPLE.as_bytes(), CourseFormat::Json);
         let within = Within::Named(Operator::of_this_process(), tenant_id);
+        self.announce(tenant_id, IMPORT_COURSES, "sample", &json!({"courses": sample.courses.len()})).await?;
         self.store.put_courses(within, sample.courses, self.now_ms).await?.ok_or_else(|| no_tenant(tenant_id))?;
         Ok(())
     }
@@ -57,7 +63,8 @@ impl Administration<'_> {
         let bank = BankOf::Common(Operator::of_this_process());
         let fresh = seed.bank_tool(self.now_ms);
         let Some(before) = self.store.tool(bank, seed.name).await? else {
-            self.store.put_tool(bank, fresh).await?;
+            let audit = self.change(INSTALLATION, tool_bank::PUT, seed.name).after(shown(&fresh));
+            self.store.put_tool(bank, fresh, audit).await?;
             return Ok(SeedOutcome::Created);
         };
         let tool = BankTool {
@@ -72,7 +79,9 @@ impl Administration<'_> {
         }
         // The cache key contains this time, so that no two versions may share one.
         let updated_at_ms = self.now_ms.max(before.updated_at_ms + 1);
-        self.store.put_tool(bank, BankTool { updated_at_ms, ..tool }).await?;
+        let tool = BankTool { updated_at_ms, ..tool };
+        let audit = self.change(INSTALLATION, tool_bank::PUT, seed.name).before(shown(&before)).after(shown(&tool));
+        self.store.put_tool(bank, tool, audit).await?;
         Ok(SeedOutcome::Updated)
     }
 
@@ -86,7 +95,9 @@ impl Administration<'_> {
             profile.active = before.active;
             (profile.model, profile.tool_choice) = (before.model.clone(), before.tool_choice.clone());
         }
-        let stored = self.store.put_profile(within, profile).await?.ok_or_else(|| no_tenant(tenant_id))?;
+        let audit = self.change(tenant_id, profiles::PUT, seed.slug);
+        let audit = audit.before(before.as_ref().map(profiles::shown)).after(Some(profiles::shown(&profile)));
+        let stored = self.store.put_profile(within, profile, audit).await?.ok_or_else(|| no_tenant(tenant_id))?;
         let outcome = match before {
             None => SeedOutcome::Created,
             Some(before) if before.version == stored.version => SeedOutcome::Unchanged,
@@ -105,7 +116,12 @@ impl Administration<'_> {
         let installation = AgentSettings::default();
         let configs = TenantConfigs { store: self.store, settings: &installation, now_ms: self.now_ms };
         let within = Within::Named(Operator::of_this_process(), tenant_id);
-        let changed = configs.change(within, |draft| Ok(draft.settings.fill(values, fill))).await?;
+        let changed = configs.change(within, &self.actor, |draft| Ok(draft.settings.fill(values, fill))).await?;
         changed.map(|(_, names)| names).ok_or_else(|| no_tenant(tenant_id))
     }
+}
+
+/// A built-in tool as the audit keeps it; its settings have no secrets.
+fn shown(tool: &BankTool) -> Option<String> {
+    snapshot(&tool_bank::ToolView::of(tool.clone(), tool.settings.clone()))
 }

@@ -1,22 +1,28 @@
 //! Tenants, for operators.
 
 use amalgam_core::{
-    Fault, FaultKind, Operator, StoreError, TenantState,
+    AuditAction, AuditDraft, Fault, FaultKind, INSTALLATION, Operator, StoreError, TenantState,
     store::{Page, Reset, TenantChange, TenantRecord},
 };
 use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use tracing::warn;
 
 use super::{
     Administration,
     access::{TENANT, no_tenant, number_id},
+    audit::snapshot,
     fields::{Line, Positive, UnixSeconds, Word},
     keys::SEALED_MEMORIES,
     list::{List, number_after},
     request,
 };
+
+const CREATE: AuditAction = AuditAction::new("tenant.create");
+const CHANGE: AuditAction = AuditAction::new("tenant.change");
+const RESET: AuditAction = AuditAction::new("store.reset");
 
 type TenantName = Line<200>;
 
@@ -117,7 +123,8 @@ impl Administration<'_> {
         name: &str,
         state: TenantState,
     ) -> Result<TenantView, Fault> {
-        let created = self.store.create_tenant(operator, id, name, state, self.now_ms).await?;
+        let created =
+            self.store.create_tenant(operator, id, name, state, self.now_ms, self.creation(id, name, state)).await?;
         let taken = || Fault::new(FaultKind::Conflict, "There is a tenant with this number already.").param("id");
         Ok(created.ok_or_else(taken)?.into())
     }
@@ -131,7 +138,9 @@ impl Administration<'_> {
 
     /// Changes a tenant. Running servers apply the change within seconds.
     pub async fn change_tenant(&self, operator: Operator, id: i64, change: TenantChange) -> Result<TenantView, Fault> {
-        let changed = self.store.change_tenant(operator, id, change).await?;
+        let before = self.store.tenant(operator, id).await?.ok_or_else(|| no_tenant(id))?;
+        let audit = self.tenant_change(&before, &change);
+        let changed = self.store.change_tenant(operator, id, change, audit).await?;
         Ok(changed.ok_or_else(|| no_tenant(id))?.into())
     }
 
@@ -170,12 +179,17 @@ impl Administration<'_> {
 
     async fn write_tenant(&self, tenant: &ConfiguredTenant<'_>) -> Result<(TenantRecord, bool), StoreError> {
         let ConfiguredTenant { id, name, state } = *tenant;
-        let created = self.store.create_tenant(process(), Some(id), name, state.unwrap_or_default(), self.now_ms);
+        let initial = state.unwrap_or_default();
+        let audit = self.creation(Some(id), name, initial);
+        let created = self.store.create_tenant(process(), Some(id), name, initial, self.now_ms, audit);
         if let Some(record) = created.await? {
             return Ok((record, true));
         }
         let change = TenantChange { name: Some(name.to_owned()), state, ai_agent_enabled: None };
-        self.store.change_tenant(process(), id, change).await?.map(|record| (record, false)).ok_or_else(vanished)
+        let before = self.store.tenant(process(), id).await?.ok_or_else(vanished)?;
+        let audit = self.tenant_change(&before, &change);
+        let changed = self.store.change_tenant(process(), id, change, audit).await?;
+        changed.map(|record| (record, false)).ok_or_else(vanished)
     }
 
     /// The tenant with this number, created under this name if it does not exist, and whether it was created.
@@ -183,15 +197,51 @@ impl Administration<'_> {
         if let Some(record) = self.store.tenant(process(), id).await? {
             return Ok((record, false));
         }
-        match self.store.create_tenant(process(), Some(id), name, TenantState::Stored, self.now_ms).await? {
+        let audit = self.creation(Some(id), name, TenantState::Stored);
+        let created = self.store.create_tenant(process(), Some(id), name, TenantState::Stored, self.now_ms, audit);
+        match created.await? {
             Some(record) => Ok((record, true)),
             None => self.store.tenant(process(), id).await?.map(|record| (record, false)).ok_or_else(vanished),
         }
     }
 
-    /// Deletes everything in the store, except the pepper of keys: running servers hold it in memory, and a new server would
-    /// create another.
-    pub async fn reset_everything(&self, operator: Operator) -> Result<(), StoreError> {
+    /// The store adds the number of a tenant that has none.
+    fn creation(&self, id: Option<i64>, name: &str, state: TenantState) -> AuditDraft {
+        let after = json!({"name": name, "state": state.name(), "ai_agent_enabled": true});
+        let number = id.map(|id| id.to_string()).unwrap_or_default();
+        self.change(id.unwrap_or(INSTALLATION), CREATE, number).after(Some(after.to_string()))
+    }
+
+    fn tenant_change(&self, before: &TenantRecord, change: &TenantChange) -> AuditDraft {
+        let after = TenantRecord {
+            name: change.name.clone().unwrap_or_else(|| before.name.clone()),
+            state: change.state.unwrap_or(before.state),
+            ai_agent_enabled: change.ai_agent_enabled.unwrap_or(before.ai_agent_enabled),
+            ..*before
+        };
+        let view = |record: &TenantRecord| snapshot(&TenantView::from(record.clone()));
+        self.change(before.id, CHANGE, before.id.to_string()).before(view(before)).after(view(&after))
+    }
+
+    /// Deletes stored turns, and with [`Reset::Assistants`] the definitions of assistants. The audit stays.
+    pub async fn reset(&self, operator: Operator, what: Reset) -> Result<(), Fault> {
+        self.announce_reset(&what).await?;
+        Ok(self.store.reset(operator, what).await?)
+    }
+
+    async fn announce_reset(&self, what: &Reset) -> Result<(), Fault> {
+        let (name, tenants) = match what {
+            Reset::Runtime(tenants) => ("runtime", tenants.as_slice()),
+            Reset::Assistants(tenants) => ("all", tenants.as_slice()),
+            Reset::Everything => ("everything", &[][..]),
+        };
+        self.announce(INSTALLATION, RESET, name, &json!({"tenants": tenants})).await
+    }
+
+    /// Deletes everything in the store, except the audit and the pepper of keys: running servers hold it in memory, and a new
+    /// server would create another.
+    pub async fn reset_everything(&self, operator: Operator) -> Result<(), Fault> {
+        self.announce_reset(&Reset::Everything).await?;
         let mut memories = Vec::new();
         for name in SEALED_MEMORIES {
             memories.extend(self.store.remembered(operator, name).await?.map(|text| (name, text)));

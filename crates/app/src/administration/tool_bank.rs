@@ -10,7 +10,7 @@ mod view;
 use std::collections::HashSet;
 
 use amalgam_core::{
-    BankFault, Fault, Operator, Scope, Store, ToolProvider,
+    Actor, AuditAction, AuditDraft, BankFault, Fault, INSTALLATION, Operator, Scope, Store, ToolProvider,
     store::{BankOf, BankTool, Page},
     tool_usage_block,
 };
@@ -22,6 +22,7 @@ use tracing::debug;
 
 use super::{
     access::{admin, known_id, operator},
+    audit::snapshot,
     fields::Object,
     list::List,
     request::{self, missing, wrong},
@@ -36,6 +37,10 @@ pub use view::{ToolStatisticsView, ToolView};
 /// The tool in not-found errors.
 const TOOL: &str = "Tool";
 
+pub(super) const PUT: AuditAction = AuditAction::new("tool.put");
+const DELETE: AuditAction = AuditAction::new("tool.delete");
+const TRY: AuditAction = AuditAction::new("tool.try");
+
 /// The maximum size of a tool.
 pub const TOOL_BODY: usize = 256 * 1024;
 
@@ -49,7 +54,7 @@ pub enum BankScope {
 }
 
 /// Access to the tool bank.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct ToolBank<'a> {
     /// Stores the tools.
     pub store: &'a dyn Store,
@@ -57,12 +62,14 @@ pub struct ToolBank<'a> {
     pub toolbox: &'a dyn ToolProvider,
     /// Milliseconds since 1970.
     pub now_ms: u64,
+    /// Who makes changes, for the audit.
+    pub actor: Actor,
 }
 
 impl Application {
-    /// Access to the tool bank.
-    pub fn tool_bank(&self) -> ToolBank<'_> {
-        ToolBank { store: &*self.store, toolbox: &*self.toolbox, now_ms: self.clock.now_ms() }
+    /// Access for this actor to the tool bank.
+    pub fn tool_bank(&self, actor: Actor) -> ToolBank<'_> {
+        ToolBank { store: &*self.store, toolbox: &*self.toolbox, now_ms: self.clock.now_ms(), actor }
     }
 }
 
@@ -127,13 +134,18 @@ impl ToolBank<'_> {
         };
         tool.settings = self.toolbox.seal_settings(scope, &tool, before.as_ref()).map_err(refusal)?;
         self.toolbox.check(scope, &tool).await.map_err(refusal)?;
-        let new = self.store.put_tool(of, tool.clone()).await?;
+        let view = |tool: BankTool| snapshot(&self.show(tool));
+        let audit = self.change(of, PUT, &tool.name).before(before.and_then(view)).after(view(tool.clone()));
+        let new = self.store.put_tool(of, tool.clone(), audit).await?;
         Ok((self.show(tool), new))
     }
 
     /// Deletes a tool.
     pub async fn delete(&self, scope: &Scope, bank_scope: BankScope, name: &str) -> Result<(), Fault> {
-        match self.store.delete_tool(writer(scope, bank_scope)?, known_id(TOOL, name)?).await? {
+        let (of, name) = (writer(scope, bank_scope)?, known_id(TOOL, name)?);
+        let before = self.store.tool(of, name).await?;
+        let audit = self.change(of, DELETE, name).before(before.and_then(|tool| snapshot(&self.show(tool))));
+        match self.store.delete_tool(of, name, audit).await? {
             true => Ok(()),
             false => Err(not_found(TOOL, name)),
         }
@@ -163,6 +175,8 @@ impl ToolBank<'_> {
         let tool = self.find(scope, bank_scope, name).await?;
         let arguments = Json::parse(arguments)
             .map_err(|error| Fault::invalid("arguments", format!("Invalid value for 'arguments': {error}.")))?;
+        let audit = self.actor.change(self.now_ms, scope.tenant_id(), TRY, tool.name.as_str());
+        self.store.append_audit(Operator::of_this_process(), audit).await?;
         trial::run(self.toolbox, scope, &tool, &arguments).await
     }
 
@@ -199,6 +213,14 @@ impl ToolBank<'_> {
             guidance
         });
         Ok(ToolUsage { object: "tool.usage", block: tool_usage_block(guided) })
+    }
+
+    fn change(&self, of: BankOf<'_>, action: AuditAction, name: &str) -> AuditDraft {
+        let tenant_id = match of {
+            BankOf::Tenant(admin) => admin.tenant_id(),
+            BankOf::Common(_) => INSTALLATION,
+        };
+        self.actor.change(self.now_ms, tenant_id, action, name)
     }
 
     async fn find(&self, scope: &Scope, bank_scope: BankScope, name: &str) -> Result<BankTool, Fault> {

@@ -3,7 +3,10 @@
 use amalgam_protocol::{Json, Writer};
 
 use super::{Stored, processes::ProcessId};
-use crate::scope::{Admin, Operator, Scope};
+use crate::{
+    audit::AuditDraft,
+    scope::{Admin, Operator, Scope},
+};
 
 /// The tenant whose objects an administrator or an operator manages.
 #[derive(Debug, Clone, Copy)]
@@ -240,7 +243,7 @@ pub trait AgentStore: Send + Sync {
 
     /// Sets them, if those that are there have the revision before `config`'s; `false` when they do not, or there is no such
     /// tenant.
-    fn put_agent_config<'a>(&'a self, within: Within<'a>, config: AgentConfig) -> Stored<'a, bool>;
+    fn put_agent_config<'a>(&'a self, within: Within<'a>, config: AgentConfig, audit: AuditDraft) -> Stored<'a, bool>;
 
     /// A profile of the caller's tenant, active or not.
     fn profile<'a>(&'a self, scope: &'a Scope, slug: &'a str) -> Stored<'a, Option<AgentProfile>>;
@@ -258,10 +261,15 @@ pub trait AgentStore: Send + Sync {
 
     /// Keeps a profile. One that is there like this stays; else its version is the next one, whatever `profile` says, and the
     /// version before is kept too. Nothing when there is no such tenant.
-    fn put_profile<'a>(&'a self, within: Within<'a>, profile: AgentProfile) -> Stored<'a, Option<AgentProfile>>;
+    fn put_profile<'a>(
+        &'a self,
+        within: Within<'a>,
+        profile: AgentProfile,
+        audit: AuditDraft,
+    ) -> Stored<'a, Option<AgentProfile>>;
 
     /// Forgets a profile and its versions; whether there was one.
-    fn delete_profile<'a>(&'a self, within: Within<'a>, slug: &'a str) -> Stored<'a, bool>;
+    fn delete_profile<'a>(&'a self, within: Within<'a>, slug: &'a str, audit: AuditDraft) -> Stored<'a, bool>;
 
     /// The versions of a profile, the newest first, with the one that is there now.
     fn profile_versions<'a>(

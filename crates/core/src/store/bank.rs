@@ -4,6 +4,7 @@ use amalgam_protocol::Json;
 
 use super::Stored;
 use crate::{
+    audit::AuditDraft,
     scope::{Admin, Operator, Scope},
     tool::{Decider, Policy},
 };
@@ -195,14 +196,14 @@ pub trait BankStore: Send + Sync {
     fn tool<'a>(&'a self, of: BankOf<'a>, name: &'a str) -> Stored<'a, Option<BankTool>>;
 
     /// Keeps a tool in the place of the one of its name; whether it is new. The moment of creation of an old one stays.
-    fn put_tool<'a>(&'a self, of: BankOf<'a>, tool: BankTool) -> Stored<'a, bool>;
+    fn put_tool<'a>(&'a self, of: BankOf<'a>, tool: BankTool, audit: AuditDraft) -> Stored<'a, bool>;
 
     /// Puts other settings in the place of a tool's, if they are still `before`; whether they were. Nothing else of it changes:
     /// they say the same, sealed anew.
     fn reseal_tool<'a>(&'a self, of: BankOf<'a>, name: &'a str, before: &'a Json, after: &'a Json) -> Stored<'a, bool>;
 
     /// Forgets a tool; whether there was one.
-    fn delete_tool<'a>(&'a self, of: BankOf<'a>, name: &'a str) -> Stored<'a, bool>;
+    fn delete_tool<'a>(&'a self, of: BankOf<'a>, name: &'a str, audit: AuditDraft) -> Stored<'a, bool>;
 
     /// How the calls of a label's tool went, in the administrator's tenant, since a moment in milliseconds since 1970.
     fn tool_statistics<'a>(
@@ -239,6 +240,7 @@ pub trait BankStore: Send + Sync {
         admin: Admin<'a>,
         id: &'a str,
         decision: Decision,
+        audit: AuditDraft,
     ) -> Stored<'a, Option<DecisionOutcome>>;
 
     /// Notes that a response acts on an approval that was granted; `false` when another one has, or it was not granted.

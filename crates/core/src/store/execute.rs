@@ -6,7 +6,7 @@
 use amalgam_protocol::{Json, Status};
 
 use super::{Stored, Within, processes::ProcessId};
-use crate::scope::Scope;
+use crate::{audit::AuditDraft, scope::Scope};
 
 /// A digest of the content of a request.
 pub type Fingerprint = [u8; 32];
@@ -220,8 +220,8 @@ pub trait ModeStore: Send + Sync {
 
     /// Keeps a mode in the place of the one of its name, which stays the one that was made first. `false` when there is no
     /// such tenant.
-    fn put_mode<'a>(&'a self, within: Within<'a>, mode: Mode) -> Stored<'a, bool>;
+    fn put_mode<'a>(&'a self, within: Within<'a>, mode: Mode, audit: AuditDraft) -> Stored<'a, bool>;
 
     /// Forgets a mode; whether there was one.
-    fn delete_mode<'a>(&'a self, within: Within<'a>, name: &'a str) -> Stored<'a, bool>;
+    fn delete_mode<'a>(&'a self, within: Within<'a>, name: &'a str, audit: AuditDraft) -> Stored<'a, bool>;
 }

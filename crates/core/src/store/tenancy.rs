@@ -1,6 +1,7 @@
 //! Tenants, keys, and what the installation itself has to remember.
 
 use super::Stored;
+use crate::audit::AuditDraft;
 use crate::scope::{Operator, Rights, TenantState};
 
 /// A tenant.
@@ -73,6 +74,7 @@ pub trait TenancyStore: Send + Sync {
         name: &'a str,
         state: TenantState,
         now_ms: u64,
+        audit: AuditDraft,
     ) -> Stored<'a, Option<TenantRecord>>;
 
     /// Tenants by number, behind `after`.
@@ -82,10 +84,16 @@ pub trait TenancyStore: Send + Sync {
     fn tenant(&self, operator: Operator, id: i64) -> Stored<'_, Option<TenantRecord>>;
 
     /// Changes a tenant.
-    fn change_tenant(&self, operator: Operator, id: i64, change: TenantChange) -> Stored<'_, Option<TenantRecord>>;
+    fn change_tenant(
+        &self,
+        operator: Operator,
+        id: i64,
+        change: TenantChange,
+        audit: AuditDraft,
+    ) -> Stored<'_, Option<TenantRecord>>;
 
     /// Keeps a key; `false` when its tenant is not there, or the same key is.
-    fn create_key(&self, operator: Operator, key: NewKey) -> Stored<'_, bool>;
+    fn create_key(&self, operator: Operator, key: NewKey, audit: AuditDraft) -> Stored<'_, bool>;
 
     /// Keys of one tenant or of all, in the order of their ids, behind `after`.
     fn keys<'a>(
@@ -103,6 +111,7 @@ pub trait TenancyStore: Send + Sync {
         tenant_id: Option<i64>,
         id: &'a str,
         now_ms: u64,
+        audit: AuditDraft,
     ) -> Stored<'a, Option<KeyRecord>>;
 
     /// The key of this hash, whatever its state, with its tenant.

@@ -11,6 +11,7 @@ mod invariants;
 mod setup;
 mod store;
 mod unasked;
+mod webhooks;
 mod world;
 
 use std::{sync::Arc, time::Duration};

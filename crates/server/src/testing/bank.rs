@@ -1,7 +1,8 @@
 //! A bank without tools, and a toolbox that knows none.
 
 use amalgam_core::{
-    Admin, BankFault, BoxFuture, BuiltinDescription, Fault, ResolvedTool, Scope, ServerTool, ToolProvider, ToolRequest,
+    Admin, AuditDraft, BankFault, BoxFuture, BuiltinDescription, Fault, ResolvedTool, Scope, ServerTool, ToolProvider,
+    ToolRequest,
     store::{Approval, BankOf, BankStore, BankTool, Decision, DecisionOutcome, Stored, ToolStatistics},
 };
 use amalgam_protocol::Json;
@@ -21,7 +22,7 @@ impl BankStore for Nothing {
         gives(None)
     }
 
-    fn put_tool<'a>(&'a self, _: BankOf<'a>, _: BankTool) -> Stored<'a, bool> {
+    fn put_tool<'a>(&'a self, _: BankOf<'a>, _: BankTool, _: AuditDraft) -> Stored<'a, bool> {
         gives(true)
     }
 
@@ -29,7 +30,7 @@ impl BankStore for Nothing {
         gives(true)
     }
 
-    fn delete_tool<'a>(&'a self, _: BankOf<'a>, _: &'a str) -> Stored<'a, bool> {
+    fn delete_tool<'a>(&'a self, _: BankOf<'a>, _: &'a str, _: AuditDraft) -> Stored<'a, bool> {
         gives(false)
     }
 
@@ -60,7 +61,13 @@ impl BankStore for Nothing {
         gives(None)
     }
 
-    fn decide_as_admin<'a>(&'a self, _: Admin<'a>, _: &'a str, _: Decision) -> Stored<'a, Option<DecisionOutcome>> {
+    fn decide_as_admin<'a>(
+        &'a self,
+        _: Admin<'a>,
+        _: &'a str,
+        _: Decision,
+        _: AuditDraft,
+    ) -> Stored<'a, Option<DecisionOutcome>> {
         gives(None)
     }
 

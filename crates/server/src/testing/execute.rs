@@ -1,7 +1,7 @@
 //! No sessions, no modes of anybody, no files, and nothing to look up.
 
 use amalgam_core::{
-    BoxFuture, Fault, Retrieval, RetrievalQuery, RetrievalResult, Scope,
+    AuditDraft, BoxFuture, Fault, Retrieval, RetrievalQuery, RetrievalResult, Scope,
     store::{
         AgentSession, AgentTurn, Collection, DocumentListing, DocumentRecord, ExecuteStore, FileListing, FileRecord,
         FileStore, FoundChunk, ImportCounts, KnowledgeQuery, KnowledgeStore, Mode, ModeChange, ModeStore, NewDocument,
@@ -69,11 +69,11 @@ impl ModeStore for Nothing {
         gives(Vec::new())
     }
 
-    fn put_mode<'a>(&'a self, _: Within<'a>, _: Mode) -> Stored<'a, bool> {
+    fn put_mode<'a>(&'a self, _: Within<'a>, _: Mode, _: AuditDraft) -> Stored<'a, bool> {
         gives(false)
     }
 
-    fn delete_mode<'a>(&'a self, _: Within<'a>, _: &'a str) -> Stored<'a, bool> {
+    fn delete_mode<'a>(&'a self, _: Within<'a>, _: &'a str, _: AuditDraft) -> Stored<'a, bool> {
         gives(false)
     }
 }

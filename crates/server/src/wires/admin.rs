@@ -5,7 +5,8 @@
 //! `amalgam_app::administration`, which check the caller's rights and know the objects.
 
 mod approvals;
-mod call;
+mod audit;
+pub(super) mod call;
 mod configs;
 mod diagnosis;
 mod keys;
@@ -37,6 +38,7 @@ pub(super) fn routes() -> Router<CurrentApp> {
         .route("/admin/tools/{name}", get(tools::retrieve).put(tools::put).delete(tools::delete))
         .route("/admin/tools/{name}/try", post(tools::try_out))
         .route("/admin/tools/{name}/statistics", get(tools::statistics))
+        .route("/admin/audit", get(audit::list))
         .route("/admin/approvals", get(approvals::list))
         .route("/admin/approvals/{id}", get(approvals::retrieve).post(approvals::decide))
         .route("/admin/configs/{tenant_id}", get(configs::retrieve).patch(configs::change))

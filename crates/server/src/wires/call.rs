@@ -1,8 +1,8 @@
 //! What most handlers start from: who calls, and what the path and the query say.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
-use amalgam_core::{Fault, Scope};
+use amalgam_core::{Actor, Fault, Scope};
 use axum::{
     RequestPartsExt as _,
     extract::{FromRequestParts, RawPathParams},
@@ -21,6 +21,8 @@ pub(crate) struct Call {
     pub(crate) scope: Scope,
     pub(crate) path: PathParameters,
     pub(crate) query: Query,
+    /// The address of the client.
+    address: Option<IpAddr>,
 }
 
 /// The parameters of the path, in order; none if they are not UTF-8.
@@ -35,7 +37,16 @@ impl FromRequestParts<CurrentApp> for Call {
         let path = parts.extract::<RawPathParams>().await;
         let path = path.map(|path| path.iter().map(|(_, value)| value.to_owned()).collect()).unwrap_or_default();
         let Ok(query) = parts.extract::<Query>().await;
-        Ok(Self { app: app.load(), scope, path: PathParameters(path), query })
+        let app = app.load();
+        let address = app.auth.client_address(&parts.extensions, &parts.headers);
+        Ok(Self { app, scope, path: PathParameters(path), query, address })
+    }
+}
+
+impl Call {
+    /// The caller as the audit names it.
+    pub(crate) fn actor(&self) -> Actor {
+        Actor::of_caller(&self.scope, self.address.map(|address| address.to_string()))
     }
 }
 

@@ -5,6 +5,7 @@
 
 pub(crate) mod agents;
 pub(crate) mod approvals;
+pub(crate) mod audit;
 pub(crate) mod bank;
 pub(crate) mod claims;
 pub(crate) mod conversations;
@@ -25,6 +26,7 @@ pub(crate) mod threads;
 pub(crate) mod turn_list;
 pub(crate) mod uploads;
 pub(crate) mod waiting;
+pub(crate) mod webhooks;
 
 /// A test for each check. `$run` makes a store, runs the check on it, and clears up.
 macro_rules! contract {
@@ -190,6 +192,17 @@ macro_rules! contract {
                 a_session_keeps_what_its_turns_say
                 steps_of_others_look_missing
                 racing_submissions_have_one_first
+            }
+            audit {
+                rows_are_read_back_as_they_were_appended_and_once
+                rows_of_many_tasks_make_one_chain
+                a_change_without_effect_has_no_row
+                rows_are_found_by_tenant_actor_object_and_time
+            }
+            webhooks {
+                an_event_is_enqueued_once_for_each_endpoint_that_receives_it
+                deliveries_are_claimed_once_and_in_order
+                the_write_that_ends_a_background_turn_enqueues_its_event
             }
             modes {
                 modes_are_read_back_as_they_were_put

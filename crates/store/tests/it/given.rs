@@ -6,7 +6,8 @@ use std::{
 };
 
 use amalgam_core::{
-    BANK_LABEL, BoxFuture, Decider, IdKind, Ids, Operator, Policy, Rights, Scope, Stem, Store, TenantState,
+    Actor, AuditAction, AuditDraft, BANK_LABEL, BoxFuture, Decider, IdKind, Ids, Operator, Policy, Rights, Scope, Stem,
+    Store, TenantState,
     store::{
         Approval, BankKind, BankTool, Begin, ChainPosition, Ending, EventChunk, ProcessId, ResponseState, ToolOutcome,
         ToolRun, Transcript, TurnWrite, WriteOutcome,
@@ -24,6 +25,11 @@ pub(crate) const NOW: u64 = 1_700_000_000_000;
 
 pub(crate) fn operator() -> Operator {
     Operator::of_this_process()
+}
+
+/// A row of the audit for a change that the check is not about.
+pub(crate) fn audit() -> AuditDraft {
+    Actor::command(Some("test".to_owned())).change(NOW, 1, AuditAction::new("test.change"), "test")
 }
 
 pub(crate) fn scope(tenant_id: i64, user: &str) -> Scope {

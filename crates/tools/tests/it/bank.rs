@@ -10,8 +10,8 @@ use std::{
 };
 
 use amalgam_core::{
-    Admin, ApprovalRule, BoxFuture, Clock, Decider, Fault, McpServerRequest, Policy, ResolvedTool, Scope, Seal,
-    SecretText, ServerTool, StoreError, ToolError, ToolOutput, ToolProvider as _, ToolRequest,
+    Admin, ApprovalRule, AuditDraft, BoxFuture, Clock, Decider, Fault, McpServerRequest, Policy, ResolvedTool, Scope,
+    Seal, SecretText, ServerTool, StoreError, ToolError, ToolOutput, ToolProvider as _, ToolRequest,
     store::{Approval, BankKind, BankOf, BankStore, BankTool, Decision, DecisionOutcome, Stored, ToolStatistics},
 };
 use amalgam_protocol::Json;
@@ -63,7 +63,7 @@ impl BankStore for Bank {
         never()
     }
 
-    fn put_tool<'a>(&'a self, _: BankOf<'a>, _: BankTool) -> Stored<'a, bool> {
+    fn put_tool<'a>(&'a self, _: BankOf<'a>, _: BankTool, _: AuditDraft) -> Stored<'a, bool> {
         never()
     }
 
@@ -71,7 +71,7 @@ impl BankStore for Bank {
         never()
     }
 
-    fn delete_tool<'a>(&'a self, _: BankOf<'a>, _: &'a str) -> Stored<'a, bool> {
+    fn delete_tool<'a>(&'a self, _: BankOf<'a>, _: &'a str, _: AuditDraft) -> Stored<'a, bool> {
         never()
     }
 
@@ -102,7 +102,13 @@ impl BankStore for Bank {
         never()
     }
 
-    fn decide_as_admin<'a>(&'a self, _: Admin<'a>, _: &'a str, _: Decision) -> Stored<'a, Option<DecisionOutcome>> {
+    fn decide_as_admin<'a>(
+        &'a self,
+        _: Admin<'a>,
+        _: &'a str,
+        _: Decision,
+        _: AuditDraft,
+    ) -> Stored<'a, Option<DecisionOutcome>> {
         never()
     }
 

@@ -9,7 +9,7 @@ use amalgam_app::{
 };
 use amalgam_assistant::settings::AgentSettings;
 use amalgam_core::{
-    Operator, Scope, Seal, Store,
+    AuditAction, INSTALLATION, Operator, Scope, Seal, Store,
     store::{BankOf, BankTool, Within},
 };
 use amalgam_protocol::Json;
@@ -21,8 +21,10 @@ use serde_json::json;
 
 use crate::cli::ConfigArgs;
 use crate::cmd::tenants;
-use crate::command_context::{CommandContext, now_ms};
+use crate::command_context::{CommandContext, actor, now_ms};
 use crate::terminal::{print_json, print_stdout};
+
+const ROTATE: AuditAction = AuditAction::new("master_key.rotate");
 
 /// How many tools are asked for at once.
 const PAGE: usize = 200;
@@ -35,6 +37,8 @@ pub(super) async fn run(args: ConfigArgs, as_data: bool) -> anyhow::Result<()> {
     resealed_tools(&context, &Sealer::new(&before)).await?;
     look_at_configs(&context, &Sealer::new(&before)).await?;
 
+    let details = json!({"keys_before": before.ids().map(|id| id.to_string()).collect::<Vec<_>>()});
+    context.administration().announce(INSTALLATION, ROTATE, "master", &details).await?;
     let (ring, place) = match &context.config.secret_key {
         // Only the operator can change a variable: the new key is the first one that is there.
         Some(_) => (before, "AMALGAM_SECRET_KEY".to_owned()),
@@ -188,14 +192,14 @@ async fn look_at_configs(context: &CommandContext, seal: &dyn Seal) -> anyhow::R
 async fn reseal_configs(context: &CommandContext, seal: &dyn Seal) -> anyhow::Result<usize> {
     let nothing = AgentSettings::default();
     let configs = TenantConfigs { store: &*context.store, settings: &nothing, now_ms: now_ms() };
-    let mut done = 0;
+    let (mut done, actor) = (0, actor());
     for tenant in tenants::all(context.administration()).await? {
         let within = Within::Named(Operator::of_this_process(), tenant.id);
         if configs.load(within).await?.api_key.is_none() {
             continue;
         }
         let seal_context = context.administrator(tenant.id).await?.seal_context();
-        let resealed = configs.change(within, |draft| {
+        let resealed = configs.change(within, &actor, |draft| {
             let plain = draft.api_key.as_ref().and_then(|sealed| seal.open(&seal_context, sealed));
             let anew = plain.map(|plain| seal.seal(&seal_context, &plain));
             let sealed = anew.is_some();

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use amalgam_app::knowledge::{IgnoreRules, ImportObserver, ImportTotals, KnowledgeImport, gather_sources};
-use amalgam_core::Seal;
+use amalgam_core::{AuditAction, Seal};
 use amalgam_knowledge::{ImportSettings, is_name};
 use anyhow::bail;
 use clap::Args;
@@ -16,6 +16,8 @@ use crate::command_context::CommandContext;
 use crate::progress::Progress;
 use crate::terminal::{print_json, print_stderr, print_stdout};
 use crate::wire_up::{self, SystemClock};
+
+const IMPORT: AuditAction = AuditAction::new("knowledge.import");
 
 /// Names of built-in fields, which attributes may not use.
 const TAKEN: [&str; 5] = ["collection", "language", "path", "repo", "source"];
@@ -94,6 +96,9 @@ pub(super) async fn run(args: ImportArgs) -> anyhow::Result<ExitCode> {
     let names: Vec<String> = sources.iter().map(|source| source.name.clone()).collect();
     let mut progress = Progress::of("files", sources.iter().map(|source| source.files.len()).sum::<usize>());
     let mut totals = ImportTotals::default();
+    let details = json!({"sources": names, "embedding_model": model});
+    let administration = context.command.administration();
+    administration.announce(context.within().tenant_id(), IMPORT, &args.collection, &details).await?;
     for source in sources {
         import.run(source, &mut totals, &mut progress).await?;
     }

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use amalgam_testkit::{Database, Setup};
+use amalgam_testkit::{Amalgam, Database, Setup};
 
 /// A store of a test's own; it goes with its handle.
 pub(crate) struct TestStore {
@@ -87,6 +87,19 @@ impl TestStore {
             (id.to_owned(), Duration::from_secs_f64(passed))
         })
         .collect()
+    }
+
+    /// Runs statements on the database beside the server, as a person with a database shell can.
+    pub(crate) fn run(&self, amalgam: &Amalgam, statements: &str) {
+        match &self.database {
+            Some(database) => drop(database.ask(statements)),
+            None => {
+                let path = amalgam.folder().join("data/amalgam.db");
+                let connection = rusqlite::Connection::open(path).expect("the database can be opened");
+                connection.busy_timeout(Duration::from_secs(30)).expect("a timeout can be set");
+                connection.execute_batch(statements).expect("the statements can be run");
+            }
+        }
     }
 
     fn server(&self) -> &Database {

@@ -7,12 +7,15 @@
 use std::fmt;
 
 use amalgam_core::{
-    IdKind, Ids, Operator, Rights, Seal, StoreError,
+    Actor, AuditAction, IdKind, Ids, Operator, Rights, Seal, StoreError,
     store::{KeyRecord, NewKey, TenancyStore, TenantRecord},
 };
 use rand::RngExt as _;
 use ring::hmac;
 use secrecy::{ExposeSecret as _, SecretString};
+
+use super::KeyView;
+use crate::administration::audit::snapshot;
 
 /// The beginning of every key in the store; no other text is looked up there.
 pub const KEY_PREFIX: &str = "am_";
@@ -26,6 +29,7 @@ const PEPPER_BYTES: usize = 32;
 /// 43 of 62 characters carry 256 bits.
 const LENGTH: usize = 43;
 const LETTERS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+const CREATE: AuditAction = AuditAction::new("key.create");
 /// The number of characters by which people tell keys apart.
 const SHOWN: usize = 10;
 
@@ -143,7 +147,7 @@ pub struct IssuedKey {
 pub async fn issue(
     store: &dyn TenancyStore,
     pepper: &Pepper,
-    operator: Operator,
+    actor: &Actor,
     order: KeyOrder,
     now_ms: u64,
 ) -> Result<Option<IssuedKey>, StoreError> {
@@ -162,8 +166,11 @@ pub async fn issue(
         revoked_at_ms: None,
         last_used_at_ms: None,
     };
-    let created = store.create_key(operator, NewKey { record: record.clone(), hash: pepper.hash(text) }).await?;
-    Ok(created.then_some(IssuedKey { key, record }))
+    let audit = actor.change(now_ms, record.tenant_id, CREATE, record.id.as_str());
+    let audit = audit.after(snapshot(&KeyView::from(record.clone())));
+    let new = NewKey { record: record.clone(), hash: pepper.hash(text) };
+    let kept = store.create_key(Operator::of_this_process(), new, audit).await?;
+    Ok(kept.then_some(IssuedKey { key, record }))
 }
 
 fn make() -> SecretString {

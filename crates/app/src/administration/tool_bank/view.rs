@@ -50,7 +50,7 @@ pub struct ToolView {
 
 impl ToolView {
     /// With its settings as they may be shown.
-    pub(super) fn of(tool: BankTool, settings: Json) -> Self {
+    pub(in crate::administration) fn of(tool: BankTool, settings: Json) -> Self {
         Self {
             name: tool.name,
             object: "tool",

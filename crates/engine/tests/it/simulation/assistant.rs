@@ -1,7 +1,7 @@
 //! Methods of the store that a simulation never calls: assistants.
 
 use amalgam_core::{
-    Scope,
+    AuditDraft, Scope,
     store::{
         AgentConfig, AgentProfile, AgentStore, Course, CoursePage, CourseStore, ImportCounts, MessageRecord,
         MetadataRecord, NewUserMessage, ProcessId, QueueEntry, SessionHistory, SessionRecord, SessionStore, Stored,
@@ -20,7 +20,7 @@ impl AgentStore for SimStore {
         not_simulated()
     }
 
-    fn put_agent_config<'a>(&'a self, _: Within<'a>, _: AgentConfig) -> Stored<'a, bool> {
+    fn put_agent_config<'a>(&'a self, _: Within<'a>, _: AgentConfig, _: AuditDraft) -> Stored<'a, bool> {
         not_simulated()
     }
 
@@ -36,11 +36,11 @@ impl AgentStore for SimStore {
         not_simulated()
     }
 
-    fn put_profile<'a>(&'a self, _: Within<'a>, _: AgentProfile) -> Stored<'a, Option<AgentProfile>> {
+    fn put_profile<'a>(&'a self, _: Within<'a>, _: AgentProfile, _: AuditDraft) -> Stored<'a, Option<AgentProfile>> {
         not_simulated()
     }
 
-    fn delete_profile<'a>(&'a self, _: Within<'a>, _: &'a str) -> Stored<'a, bool> {
+    fn delete_profile<'a>(&'a self, _: Within<'a>, _: &'a str, _: AuditDraft) -> Stored<'a, bool> {
         not_simulated()
     }
 

@@ -1,7 +1,7 @@
 //! Methods of the store that a simulation never calls: sessions, modes, files, knowledge.
 
 use amalgam_core::{
-    Scope,
+    AuditDraft, Scope,
     store::{
         AgentSession, AgentTurn, Collection, DocumentListing, DocumentRecord, ExecuteStore, FileListing, FileRecord,
         FileStore, FoundChunk, ImportCounts, KnowledgeQuery, KnowledgeStore, Mode, ModeChange, ModeStore, NewDocument,
@@ -69,11 +69,11 @@ impl ModeStore for SimStore {
         not_simulated()
     }
 
-    fn put_mode<'a>(&'a self, _: Within<'a>, _: Mode) -> Stored<'a, bool> {
+    fn put_mode<'a>(&'a self, _: Within<'a>, _: Mode, _: AuditDraft) -> Stored<'a, bool> {
         not_simulated()
     }
 
-    fn delete_mode<'a>(&'a self, _: Within<'a>, _: &'a str) -> Stored<'a, bool> {
+    fn delete_mode<'a>(&'a self, _: Within<'a>, _: &'a str, _: AuditDraft) -> Stored<'a, bool> {
         not_simulated()
     }
 }

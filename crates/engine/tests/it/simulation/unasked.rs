@@ -1,11 +1,12 @@
 //! Everything of a store that no turn asks for.
 
 use amalgam_core::{
-    Admin, Operator, Scope, TenantState,
+    Admin, AuditDraft, AuditHead, AuditRow, Operator, Scope, TenantState,
     store::{
-        AppendOutcome, Approval, BankOf, BankStore, BankTool, Conversation, ConversationItem, ConversationStore,
-        Decision, DecisionOutcome, KeyRecord, Listing, NewItem, NewKey, Page, Stored, TenancyStore, TenantChange,
-        TenantRecord, ToolStatistics, TurnCursor, TurnFilter, TurnPage, TurnsOf, UsageQuery, UsageStore, UsageSums,
+        AppendOutcome, Approval, AuditFilter, AuditStore, BankOf, BankStore, BankTool, Conversation, ConversationItem,
+        ConversationStore, Decision, DecisionOutcome, KeyRecord, Listing, NewItem, NewKey, Page, Stored, TenancyStore,
+        TenantChange, TenantRecord, ToolStatistics, TurnCursor, TurnFilter, TurnPage, TurnsOf, UsageQuery, UsageStore,
+        UsageSums,
     },
 };
 use amalgam_protocol::Json;
@@ -25,7 +26,7 @@ impl BankStore for SimStore {
         not_simulated()
     }
 
-    fn put_tool<'a>(&'a self, _: BankOf<'a>, _: BankTool) -> Stored<'a, bool> {
+    fn put_tool<'a>(&'a self, _: BankOf<'a>, _: BankTool, _: AuditDraft) -> Stored<'a, bool> {
         not_simulated()
     }
 
@@ -33,7 +34,7 @@ impl BankStore for SimStore {
         not_simulated()
     }
 
-    fn delete_tool<'a>(&'a self, _: BankOf<'a>, _: &'a str) -> Stored<'a, bool> {
+    fn delete_tool<'a>(&'a self, _: BankOf<'a>, _: &'a str, _: AuditDraft) -> Stored<'a, bool> {
         not_simulated()
     }
 
@@ -64,7 +65,13 @@ impl BankStore for SimStore {
         not_simulated()
     }
 
-    fn decide_as_admin<'a>(&'a self, _: Admin<'a>, _: &'a str, _: Decision) -> Stored<'a, Option<DecisionOutcome>> {
+    fn decide_as_admin<'a>(
+        &'a self,
+        _: Admin<'a>,
+        _: &'a str,
+        _: Decision,
+        _: AuditDraft,
+    ) -> Stored<'a, Option<DecisionOutcome>> {
         not_simulated()
     }
 
@@ -119,6 +126,7 @@ impl TenancyStore for SimStore {
         _: &'a str,
         _: TenantState,
         _: u64,
+        _: AuditDraft,
     ) -> Stored<'a, Option<TenantRecord>> {
         not_simulated()
     }
@@ -131,11 +139,11 @@ impl TenancyStore for SimStore {
         not_simulated()
     }
 
-    fn change_tenant(&self, _: Operator, _: i64, _: TenantChange) -> Stored<'_, Option<TenantRecord>> {
+    fn change_tenant(&self, _: Operator, _: i64, _: TenantChange, _: AuditDraft) -> Stored<'_, Option<TenantRecord>> {
         not_simulated()
     }
 
-    fn create_key(&self, _: Operator, _: NewKey) -> Stored<'_, bool> {
+    fn create_key(&self, _: Operator, _: NewKey, _: AuditDraft) -> Stored<'_, bool> {
         not_simulated()
     }
 
@@ -143,7 +151,14 @@ impl TenancyStore for SimStore {
         not_simulated()
     }
 
-    fn revoke_key<'a>(&'a self, _: Operator, _: Option<i64>, _: &'a str, _: u64) -> Stored<'a, Option<KeyRecord>> {
+    fn revoke_key<'a>(
+        &'a self,
+        _: Operator,
+        _: Option<i64>,
+        _: &'a str,
+        _: u64,
+        _: AuditDraft,
+    ) -> Stored<'a, Option<KeyRecord>> {
         not_simulated()
     }
 
@@ -174,6 +189,24 @@ impl UsageStore for SimStore {
     }
 
     fn response_of_request<'a>(&'a self, _: Admin<'a>, _: &'a str) -> Stored<'a, Option<String>> {
+        not_simulated()
+    }
+}
+
+impl AuditStore for SimStore {
+    fn append_audit(&self, _: Operator, _: AuditDraft) -> Stored<'_, ()> {
+        not_simulated()
+    }
+
+    fn audit(&self, _: Operator, _: AuditFilter, _: usize) -> Stored<'_, Option<Vec<AuditRow>>> {
+        not_simulated()
+    }
+
+    fn audit_chain(&self, _: Operator, _: u64, _: usize) -> Stored<'_, Vec<AuditRow>> {
+        not_simulated()
+    }
+
+    fn audit_head(&self, _: Operator) -> Stored<'_, Option<AuditHead>> {
         not_simulated()
     }
 }

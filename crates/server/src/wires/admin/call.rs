@@ -18,31 +18,31 @@ use crate::{
 pub(super) use crate::wires::call::Call;
 
 /// The result of a handler.
-pub(super) type Answer = Result<Response, WireError>;
+pub(in crate::wires) type Answer = Result<Response, WireError>;
 
 impl Call {
     /// The services that need only the store.
-    pub(super) fn administration(&self) -> Administration<'_> {
-        self.app.administration()
+    pub(in crate::wires) fn administration(&self) -> Administration<'_> {
+        self.app.administration(self.actor())
     }
 
     /// The id of the object; empty if it cannot be read.
-    pub(super) fn id(&self) -> &str {
+    pub(in crate::wires) fn id(&self) -> &str {
         self.path.text(0)
     }
 
     /// The page of a list.
-    pub(super) fn page(&self) -> Result<Page, Fault> {
+    pub(in crate::wires) fn page(&self) -> Result<Page, Fault> {
         self.query.page()
     }
 
     /// The caller as an operator.
-    pub(super) fn operator(&self) -> Result<Operator, Fault> {
+    pub(in crate::wires) fn operator(&self) -> Result<Operator, Fault> {
         operator(&self.scope)
     }
 
     /// `tenant_id` of the query.
-    pub(super) fn tenant_id(&self) -> Result<Option<i64>, Fault> {
+    pub(in crate::wires) fn tenant_id(&self) -> Result<Option<i64>, Fault> {
         match self.query.number("tenant_id")?.map(i64::try_from) {
             None => Ok(None),
             Some(Ok(id)) => Ok(Some(id)),
@@ -53,36 +53,36 @@ impl Call {
     }
 
     /// The caller as an administrator of the tenant in the query, else of its own.
-    pub(super) async fn tenant(&self) -> Result<Scope, Fault> {
+    pub(in crate::wires) async fn tenant(&self) -> Result<Scope, Fault> {
         tenant_scope(&*self.app.store, &self.scope, self.tenant_id()?).await
     }
 
     /// The caller as an administrator of this tenant.
-    pub(super) async fn tenant_of(&self, id: i64) -> Result<Scope, Fault> {
+    pub(in crate::wires) async fn tenant_of(&self, id: i64) -> Result<Scope, Fault> {
         tenant_scope(&*self.app.store, &self.scope, Some(id)).await
     }
 
     /// The body of the request, of at most this many bytes.
-    pub(super) async fn body(&self, request: Request, largest: usize) -> Result<Bytes, Fault> {
+    pub(in crate::wires) async fn body(&self, request: Request, largest: usize) -> Result<Bytes, Fault> {
         let limits = BodyLimits { bytes: largest.min(self.app.limits.body_bytes), ..self.app.text_body() };
         Ok(read_json(request, limits, &self.app.memory).await?.1)
     }
 }
 
 /// A 200 response with this object.
-pub(super) fn shown(object: &impl Serialize) -> Answer {
+pub(in crate::wires) fn shown(object: &impl Serialize) -> Answer {
     let text =
         serde_json::to_vec(object).expect("an answer is a struct, and what it holds verbatim was checked as JSON");
     Ok(answer::json(text))
 }
 
 /// The same for an object that was stored; 201 if it is new.
-pub(super) fn stored((object, new): (impl Serialize, bool)) -> Answer {
+pub(in crate::wires) fn stored((object, new): (impl Serialize, bool)) -> Answer {
     let response = shown(&object)?;
     Ok(if new { (StatusCode::CREATED, response).into_response() } else { response })
 }
 
 /// The same for an object with a secret, which no cache may keep.
-pub(super) fn secret(object: &impl Serialize) -> Answer {
+pub(in crate::wires) fn secret(object: &impl Serialize) -> Answer {
     Ok(([(header::CACHE_CONTROL, "no-store")], shown(object)?).into_response())
 }

@@ -14,5 +14,5 @@ pub(super) async fn retrieve(call: Call) -> Answer {
 pub(super) async fn change(call: Call, request: Request) -> Answer {
     let body = call.body(request, PROMPT_BODY).await?;
     let tenant = call.tenant_of(tenant_number(call.id())?).await?;
-    shown(&call.app.change_config(&tenant, &body).await?)
+    shown(&call.app.change_config(&call.actor(), &tenant, &body).await?)
 }

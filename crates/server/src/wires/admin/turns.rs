@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use amalgam_app::administration::turn_list::{TurnQuery, TurnRow};
 use amalgam_core::{
-    Fault, Scope,
+    Actor, Fault, Scope,
     store::{Order, Page},
 };
 use axum::{body::Body, response::Response};
@@ -49,7 +49,9 @@ pub(super) async fn tail(call: Call) -> Answer {
         query.filter.from_ms = Some(call.app.clock.now_ms().saturating_sub(60_000));
     }
     let now = Instant::now();
-    let mut tail = Tail { app: call.app, scope: call.scope, query, sent: HashMap::new(), ends: now + TAIL_LIFETIME };
+    let actor = call.actor();
+    let mut tail =
+        Tail { app: call.app, scope: call.scope, actor, query, sent: HashMap::new(), ends: now + TAIL_LIFETIME };
     // The first look answers errors as usual.
     let first = tail.changes().await?;
     let events = stream::unfold((tail, Some(first)), |(mut tail, first)| async move {
@@ -78,6 +80,7 @@ fn query(call: &Call) -> Result<TurnQuery, Fault> {
 struct Tail {
     app: Arc<App>,
     scope: Scope,
+    actor: Actor,
     query: TurnQuery,
     /// The status that was sent of each turn in the window.
     sent: HashMap<String, String>,
@@ -89,7 +92,7 @@ impl Tail {
     async fn changes(&mut self) -> Result<Vec<TurnRow>, Fault> {
         let page = Page { after: None, limit: TAIL_WINDOW, order: Order::Descending };
         let running = self.app.engine.running_turns();
-        let list = self.app.administration().turns(&self.scope, &self.query, &page, running).await?;
+        let list = self.app.administration(self.actor.clone()).turns(&self.scope, &self.query, &page, running).await?;
         let mut window = HashMap::with_capacity(list.data.len());
         let mut changed = Vec::new();
         for row in list.data {

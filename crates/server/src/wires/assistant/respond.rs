@@ -109,7 +109,7 @@ async fn response_head(app: &App, scope: &Scope, body: &Bytes) -> Result<ReplyHe
 
 /// Resumes the stream of an answer. P6
 pub(super) async fn resume(
-    Call { app, scope, path, query }: Call,
+    Call { app, scope, path, query, .. }: Call,
     headers: HeaderMap,
 ) -> Result<Response, AssistantError> {
     let not_found = || Fault::new(FaultKind::NotFound, "Not found.");

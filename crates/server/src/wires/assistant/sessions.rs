@@ -37,7 +37,7 @@ pub(super) async fn list(Call { app, scope, query, .. }: Call) -> Result<Respons
 }
 
 /// The messages of a thread, the newest first.
-pub(super) async fn messages(Call { app, scope, path, query }: Call) -> Result<Response, AssistantError> {
+pub(super) async fn messages(Call { app, scope, path, query, .. }: Call) -> Result<Response, AssistantError> {
     let not_found = || Fault::new(FaultKind::NotFound, "Not found.");
     let id = path.text(0).parse().map_err(|_| not_found())?;
     let Page { after, limit } = Page::read(&query)?;

@@ -23,7 +23,7 @@ use crate::{
 const ITEM: &str = "Item";
 
 /// Appends items, all of them or none.
-pub(super) async fn add(Call { app, scope, path, query }: Call, request: Request) -> Result<Response, WireError> {
+pub(super) async fn add(Call { app, scope, path, query, .. }: Call, request: Request) -> Result<Response, WireError> {
     let body = body::read(&app, request).await?;
     expect_state(&scope)?;
     let id = path.id(CONVERSATION)?;
@@ -53,7 +53,7 @@ pub(super) async fn add(Call { app, scope, path, query }: Call, request: Request
 }
 
 /// One page of the items.
-pub(super) async fn list(Call { app, scope, path, query }: Call) -> Result<Response, WireError> {
+pub(super) async fn list(Call { app, scope, path, query, .. }: Call) -> Result<Response, WireError> {
     expect_state(&scope)?;
     let id = path.id(CONVERSATION)?;
     let results = query.include()?;
@@ -69,7 +69,7 @@ pub(super) async fn list(Call { app, scope, path, query }: Call) -> Result<Respo
 }
 
 /// One item.
-pub(super) async fn retrieve(Call { app, scope, path, query }: Call) -> Result<Response, WireError> {
+pub(super) async fn retrieve(Call { app, scope, path, query, .. }: Call) -> Result<Response, WireError> {
     expect_state(&scope)?;
     let (id, item_id) = (path.id(CONVERSATION)?, path.id_at(1, ITEM)?);
     let results = query.include()?;

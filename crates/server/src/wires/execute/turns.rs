@@ -15,7 +15,7 @@ use crate::wires::call::Call;
 use crate::{app::App, wires::query::is_id};
 
 /// The turns of a session, the newest first.
-pub(super) async fn list(Call { app, scope, path, query }: Call) -> Result<Response, ExecuteError> {
+pub(super) async fn list(Call { app, scope, path, query, .. }: Call) -> Result<Response, ExecuteError> {
     let casing = app.execute.casing;
     let listed = async {
         let id = path.id(SESSION)?;

@@ -23,9 +23,10 @@ macro_rules! data {
 
 const BASE: [(&str, &str); 1] = data!["document.json"];
 
-const PATHS: [(&str, &str); 13] = data![
+const PATHS: [(&str, &str); 15] = data![
     "paths/agents.json",
     "paths/assistant.json",
+    "paths/audit.json",
     "paths/conversations.json",
     "paths/execute.json",
     "paths/files.json",
@@ -37,6 +38,7 @@ const PATHS: [(&str, &str); 13] = data![
     "paths/tenants.json",
     "paths/tools.json",
     "paths/turns.json",
+    "paths/webhooks.json",
 ];
 
 const SCHEMAS: [(&str, &str); 13] = data![

@@ -12,7 +12,7 @@ use amalgam_app::administration::{
     tool_bank::{ToolBank, Trial, TrialError},
 };
 use amalgam_core::{
-    CallHead, CallKind, Decider, Delivery, Emitter, Finish, Ids, ModelEvent, Policy, Start, number_item,
+    Actor, CallHead, CallKind, Decider, Delivery, Emitter, Finish, Ids, ModelEvent, Policy, Start, number_item,
     store::{Approval, BankKind, BankTool, Decision},
     write_item,
 };
@@ -437,7 +437,7 @@ fn what_does_not_fit_a_shape_is_found() {
 fn tools_trials_and_approvals_fit_the_shapes_that_are_published_for_them() {
     let text = str::to_owned;
     let json = |text: &str| Json::parse(&text.to_owned().into()).unwrap();
-    let bank = ToolBank { store: &Nothing, toolbox: &Nothing, now_ms: 0 };
+    let bank = ToolBank { store: &Nothing, toolbox: &Nothing, now_ms: 0, actor: Actor::server(None) };
     for requires_approval in [None, Some(Decider::Caller), Some(Decider::Admin)] {
         let tool = BankTool {
             name: text("lookup"),

@@ -19,7 +19,7 @@ use crate::wires::{
 };
 
 /// One page of the items.
-pub(super) async fn list(Call { app, scope, path, query }: Call) -> Result<Response, WireError> {
+pub(super) async fn list(Call { app, scope, path, query, .. }: Call) -> Result<Response, WireError> {
     let id = path.id(RESPONSE)?;
     let results = query.include()?;
     let page = query.page()?;

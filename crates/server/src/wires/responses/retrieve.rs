@@ -24,7 +24,7 @@ const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) const RESPONSE: &str = "Response";
 
 /// The response in its current state.
-pub(super) async fn retrieve(Call { app, scope, path, query }: Call) -> Result<Response, WireError> {
+pub(super) async fn retrieve(Call { app, scope, path, query, .. }: Call) -> Result<Response, WireError> {
     let id = path.id(RESPONSE)?;
     let results = query.include()?;
     if query.flag("stream")? {

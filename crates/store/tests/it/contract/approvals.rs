@@ -53,7 +53,7 @@ pub(crate) async fn the_first_decision_stands(store: Engine) {
 
         // The same again, from whomever and whenever, changes nothing; the other one comes too late.
         let again = Decision { by: "boss".into(), ..decision(approve, NOW + 9_999) };
-        let answer = store.decide_as_admin(boss().admin().unwrap(), id, again).await.unwrap();
+        let answer = store.decide_as_admin(boss().admin().unwrap(), id, again, audit()).await.unwrap();
         assert_eq!(answer, Some(DecisionOutcome::Stands(stands.clone())));
         let answer = store.decide(&anna(), id, decision(!approve, NOW + 2)).await.unwrap();
         assert_eq!(answer, Some(DecisionOutcome::TooLate(stands.clone())));
@@ -67,7 +67,7 @@ pub(crate) async fn what_has_run_out_is_not_decided_any_more(store: Engine) {
         let late = decision(approve, approval.expires_at_ms);
         let answer = store.decide(&anna(), "mcpr_1", late.clone()).await.unwrap();
         assert_eq!(answer, Some(DecisionOutcome::TooLate(Box::new(approval.clone()))));
-        let answer = store.decide_as_admin(boss().admin().unwrap(), "mcpr_1", late).await.unwrap();
+        let answer = store.decide_as_admin(boss().admin().unwrap(), "mcpr_1", late, audit()).await.unwrap();
         assert_eq!(answer, Some(DecisionOutcome::TooLate(Box::new(approval.clone()))));
     }
     assert_eq!(store.approval(&anna(), "mcpr_1").await.unwrap(), Some(approval.clone()));
@@ -85,7 +85,7 @@ pub(crate) async fn a_caller_does_not_decide_in_the_administrators_place(store: 
 
     let by_boss = Decision { by: "boss".into(), ..yes.clone() };
     let stands = decided(&approval, &by_boss);
-    let answer = store.decide_as_admin(boss().admin().unwrap(), "mcpr_1", by_boss).await.unwrap();
+    let answer = store.decide_as_admin(boss().admin().unwrap(), "mcpr_1", by_boss, audit()).await.unwrap();
     assert_eq!(answer, Some(DecisionOutcome::Stands(stands.clone())));
     let answer = store.decide(&anna(), "mcpr_1", yes).await.unwrap();
     assert_eq!(answer, Some(DecisionOutcome::NotYours(stands)));
@@ -102,12 +102,12 @@ pub(crate) async fn approvals_of_others_look_missing(store: Engine) {
     let elsewhere = scope(2, "anna");
     let elsewhere = elsewhere.admin().unwrap();
     assert_eq!(store.approval_of_tenant(elsewhere, "mcpr_1").await.unwrap(), None);
-    assert_eq!(store.decide_as_admin(elsewhere, "mcpr_1", decision(true, NOW)).await.unwrap(), None);
+    assert_eq!(store.decide_as_admin(elsewhere, "mcpr_1", decision(true, NOW), audit()).await.unwrap(), None);
     assert_eq!(store.approvals(elsewhere, false, None, 9, NOW).await.unwrap(), []);
     assert_eq!(store.decide(&anna(), "mcpr_never", decision(true, NOW)).await.unwrap(), None);
     assert_eq!(store.approval(&anna(), "mcpr_1").await.unwrap(), Some(approval));
     // An administrator of the tenant sees it all the same.
-    let granted = store.decide_as_admin(boss().admin().unwrap(), "mcpr_1", decision(true, NOW)).await.unwrap();
+    let granted = store.decide_as_admin(boss().admin().unwrap(), "mcpr_1", decision(true, NOW), audit()).await.unwrap();
     assert!(matches!(granted, Some(DecisionOutcome::Stands(_))));
     for stranger in strangers() {
         assert!(!store.use_approval(&stranger, "mcpr_1", "resp_1").await.unwrap());
@@ -171,7 +171,7 @@ pub(crate) async fn racing_deciders_have_one_winner(store: Engine) {
             let mine = Decision { by: format!("{number}"), ..decision(number % 2 == 0, NOW + number) };
             let answer = match number % 4 {
                 0 | 1 => store.decide(&anna(), "mcpr_1", mine).await,
-                _ => store.decide_as_admin(boss().admin().unwrap(), "mcpr_1", mine).await,
+                _ => store.decide_as_admin(boss().admin().unwrap(), "mcpr_1", mine, audit()).await,
             };
             (number % 2 == 0, answer.unwrap().unwrap())
         });

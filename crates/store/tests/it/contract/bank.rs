@@ -39,32 +39,32 @@ pub(crate) async fn a_tool_is_read_back_as_it_was_put(store: Engine) {
         updated_at_ms: NOW + 1,
         ..tool("full")
     };
-    assert!(store.put_tool(of(&anna), full.clone()).await.unwrap());
+    assert!(store.put_tool(of(&anna), full.clone(), audit()).await.unwrap());
     assert_eq!(store.tool(of(&anna), "full").await.unwrap(), Some(full));
     for kind in [BankKind::Builtin, BankKind::Http, BankKind::Mcp, BankKind::Client] {
         let plain = BankTool { kind, ..tool(kind.name()) };
-        assert!(store.put_tool(of(&anna), plain.clone()).await.unwrap());
+        assert!(store.put_tool(of(&anna), plain.clone(), audit()).await.unwrap());
         assert_eq!(store.tool(of(&anna), kind.name()).await.unwrap(), Some(plain));
     }
     for decider in [None, Some(Decider::Caller)] {
         let policy = Policy { requires_approval: decider, ..Policy::default() };
         let again = BankTool { policy, ..tool("full") };
-        assert!(!store.put_tool(of(&anna), again.clone()).await.unwrap());
+        assert!(!store.put_tool(of(&anna), again.clone(), audit()).await.unwrap());
         assert_eq!(store.tool(of(&anna), "full").await.unwrap(), Some(again));
     }
 
     // Where a tool is put says whose it is.
     let common = BankTool { common: true, ..tool("full") };
-    assert!(store.put_tool(COMMON(), tool("full")).await.unwrap());
+    assert!(store.put_tool(COMMON(), tool("full"), audit()).await.unwrap());
     assert_eq!(store.tool(COMMON(), "full").await.unwrap(), Some(common));
 }
 
 pub(crate) async fn a_name_is_taken_whatever_its_case(store: Engine) {
     // O-33
     let anna = anna();
-    assert!(store.put_tool(of(&anna), tool("Get_Weather")).await.unwrap());
+    assert!(store.put_tool(of(&anna), tool("Get_Weather"), audit()).await.unwrap());
     let later = BankTool { created_at_ms: NOW + 50, updated_at_ms: NOW + 50, ..tool("get_WEATHER") };
-    assert!(!store.put_tool(of(&anna), later.clone()).await.unwrap());
+    assert!(!store.put_tool(of(&anna), later.clone(), audit()).await.unwrap());
     let kept = BankTool { created_at_ms: NOW, ..later };
     let kept = [kept];
     assert_eq!(store.tools(of(&anna), None, 9).await.unwrap(), kept, "it was made when it was made");
@@ -72,18 +72,18 @@ pub(crate) async fn a_name_is_taken_whatever_its_case(store: Engine) {
         assert_eq!(store.tool(of(&anna), name).await.unwrap().as_ref(), kept.first());
         assert_eq!(store.tools_for(&anna, Some(&[name.into()])).await.unwrap(), kept);
     }
-    assert!(store.delete_tool(of(&anna), "GET_weather").await.unwrap());
-    assert!(!store.delete_tool(of(&anna), "get_WEATHER").await.unwrap());
+    assert!(store.delete_tool(of(&anna), "GET_weather", audit()).await.unwrap());
+    assert!(!store.delete_tool(of(&anna), "get_WEATHER", audit()).await.unwrap());
     assert_eq!(store.tool(of(&anna), "get_WEATHER").await.unwrap(), None);
-    assert!(store.put_tool(of(&anna), tool("get_weather")).await.unwrap(), "it can be made anew");
+    assert!(store.put_tool(of(&anna), tool("get_weather"), audit()).await.unwrap(), "it can be made anew");
 }
 
 pub(crate) async fn tools_are_listed_by_name_in_pages(store: Engine) {
     let anna = anna();
     for name in ["delta", "Alpha", "charlie", "Bravo", "echo-2", "echo_2"] {
-        store.put_tool(of(&anna), BankTool { active: name != "Bravo", ..tool(name) }).await.unwrap();
+        store.put_tool(of(&anna), BankTool { active: name != "Bravo", ..tool(name) }, audit()).await.unwrap();
     }
-    store.put_tool(COMMON(), tool("common")).await.unwrap();
+    store.put_tool(COMMON(), tool("common"), audit()).await.unwrap();
     let page = async |after, limit| store.tools(of(&anna), after, limit).await.unwrap();
     assert_eq!(names(&page(None, 9).await), ["Alpha", "Bravo", "charlie", "delta", "echo-2", "echo_2"]);
     assert_eq!(names(&page(None, 2).await), ["Alpha", "Bravo"]);
@@ -97,11 +97,11 @@ pub(crate) async fn callers_have_their_tenants_tools_and_the_common_ones(store: 
     let (anna, other) = (anna(), scope(2, "anna"));
     let off = |name| BankTool { active: false, ..tool(name) };
     for common in [tool("both"), tool("Hidden"), tool("plain"), off("asleep"), off("woken")] {
-        store.put_tool(COMMON(), common).await.unwrap();
+        store.put_tool(COMMON(), common, audit()).await.unwrap();
     }
     let own = BankTool { description: "Anna's tenant's own.".into(), ..tool("Both") };
     for own in [own.clone(), off("hidden"), tool("own"), off("own_asleep"), tool("woken")] {
-        store.put_tool(of(&anna), own).await.unwrap();
+        store.put_tool(of(&anna), own, audit()).await.unwrap();
     }
 
     let all = store.tools_for(&anna, None).await.unwrap();
@@ -120,17 +120,19 @@ pub(crate) async fn callers_have_their_tenants_tools_and_the_common_ones(store: 
 pub(crate) async fn the_tools_of_another_bank_look_missing(store: Engine) {
     // P10, S10
     let (anna, other) = (anna(), scope(2, "anna"));
-    store.put_tool(of(&anna), tool("secret")).await.unwrap();
+    store.put_tool(of(&anna), tool("secret"), audit()).await.unwrap();
     for foreign in [of(&other), COMMON()] {
         assert_eq!(store.tool(foreign, "secret").await.unwrap(), None);
         assert_eq!(store.tools(foreign, None, 9).await.unwrap(), []);
-        assert!(!store.delete_tool(foreign, "secret").await.unwrap());
+        assert!(!store.delete_tool(foreign, "secret", audit()).await.unwrap());
     }
     assert_eq!(store.tools_for(&other, None).await.unwrap(), []);
     assert_eq!(store.tools_for(&other, Some(&["secret".into()])).await.unwrap(), []);
     // Another tenant's tool of the same name is another tool.
-    assert!(store.put_tool(of(&other), BankTool { description: "theirs".into(), ..tool("secret") }).await.unwrap());
-    assert!(store.delete_tool(of(&other), "secret").await.unwrap());
+    assert!(
+        store.put_tool(of(&other), BankTool { description: "theirs".into(), ..tool("secret") }, audit()).await.unwrap()
+    );
+    assert!(store.delete_tool(of(&other), "secret", audit()).await.unwrap());
     assert_eq!(store.tool(of(&anna), "secret").await.unwrap(), Some(tool("secret")));
     for name in ["' OR '1'='1", "%", "_", "\u{1F980}", ""] {
         assert_eq!(store.tool(of(&anna), name).await.unwrap(), None, "S11");
@@ -142,7 +144,7 @@ pub(crate) async fn racing_puts_make_one_tool(store: Engine) {
     for number in 0..16 {
         let store = store.clone();
         let name = if number % 2 == 0 { "Tool" } else { "tool" };
-        racing.spawn(async move { store.put_tool(of(&anna()), tool(name)).await.unwrap() });
+        racing.spawn(async move { store.put_tool(of(&anna()), tool(name), audit()).await.unwrap() });
     }
     let new = racing.join_all().await.into_iter().filter(|new| *new).count();
     assert_eq!(new, 1);
@@ -153,7 +155,7 @@ pub(crate) async fn settings_are_sealed_anew_only_where_they_are_unchanged(store
     let anna = anna();
     let (read, anew, changed) = (json(r#"{"key":"a"}"#), json(r#"{"key":"b"}"#), json(r#"{"key":"c"}"#));
     let kept = BankTool { settings: read.clone(), ..tool("Tool") };
-    store.put_tool(of(&anna), kept.clone()).await.unwrap();
+    store.put_tool(of(&anna), kept.clone(), audit()).await.unwrap();
     let reseal = async |bank| store.reseal_tool(bank, "tool", &read, &anew).await.unwrap();
     let stranger = scope(2, "anna");
     assert!(!reseal(COMMON()).await && !reseal(of(&stranger)).await, "it is another bank's");
@@ -163,17 +165,17 @@ pub(crate) async fn settings_are_sealed_anew_only_where_they_are_unchanged(store
 
     // Another administrator has replaced it meanwhile, or it was deleted.
     let other = BankTool { settings: changed, updated_at_ms: NOW + 1, ..kept };
-    store.put_tool(of(&anna), other.clone()).await.unwrap();
+    store.put_tool(of(&anna), other.clone(), audit()).await.unwrap();
     assert!(!reseal(of(&anna)).await);
     assert_eq!(store.tool(of(&anna), "tool").await.unwrap(), Some(other));
-    assert!(store.delete_tool(of(&anna), "tool").await.unwrap());
+    assert!(store.delete_tool(of(&anna), "tool", audit()).await.unwrap());
     assert!(!reseal(of(&anna)).await);
     assert_eq!(store.tool(of(&anna), "tool").await.unwrap(), None);
 }
 
 pub(crate) async fn no_tenant_has_the_number_of_the_common_bank(store: Engine) {
-    // Its administrators would make tools for all tenants.
-    let made = store.create_tenant(operator(), Some(0), "unknown", TenantState::Stored, NOW).await.unwrap();
+    // Its administrators would make tools for everybody.
+    let made = store.create_tenant(operator(), Some(0), "nobody", TenantState::Stored, NOW, audit()).await.unwrap();
     assert_eq!(made, None);
     assert_eq!(store.tenants(operator(), None, 9).await.unwrap(), []);
 }

@@ -103,7 +103,7 @@ pub(crate) async fn ids_that_look_like_statements_are_only_ids(store: Engine) {
         assert!(!store.delete_file(&anna(), text).await.unwrap());
         assert_eq!(store.keys(operator(), None, Some(text), 9).await.unwrap(), []);
         assert_eq!(store.remembered(operator(), text).await.unwrap(), None);
-        assert_eq!(store.revoke_key(operator(), None, text, NOW).await.unwrap(), None);
+        assert_eq!(store.revoke_key(operator(), None, text, NOW, audit()).await.unwrap(), None);
         let write = Turn { id: text.to_owned(), ..turn.clone() }.whole(None);
         assert!(
             !matches!(store.write(&anna(), write.into()).await, Ok(WriteOutcome::Kept)),

@@ -145,7 +145,7 @@ pub(crate) async fn claims_of_a_dead_process_are_free_unless_their_response_live
 }
 
 pub(crate) async fn queued_turns_are_taken_once_and_oldest_first(store: Engine) {
-    store.create_tenant(operator(), Some(1), "t", TenantState::Stateless, NOW).await.unwrap();
+    store.create_tenant(operator(), Some(1), "t", TenantState::Stateless, NOW, audit()).await.unwrap();
     let mut queued = Vec::new();
     for number in 0..60 {
         queued.push(queue(&store, &format!("turn {number}")).await.id);

@@ -158,7 +158,7 @@ pub(crate) async fn tool_calls_and_approvals_go_with_the_model_calls(store: Engi
 
 pub(crate) async fn reset_forgets_turns_and_with_all_everything(store: Engine) {
     let fill = async || {
-        store.create_tenant(operator(), Some(1), "t", TenantState::Stored, NOW).await.unwrap();
+        store.create_tenant(operator(), Some(1), "t", TenantState::Stored, NOW, audit()).await.unwrap();
         let record = KeyRecord {
             id: "key_1".into(),
             tenant_id: 1,
@@ -171,7 +171,7 @@ pub(crate) async fn reset_forgets_turns_and_with_all_everything(store: Engine) {
             revoked_at_ms: None,
             last_used_at_ms: None,
         };
-        store.create_key(operator(), NewKey { record, hash: [1; 32] }).await.unwrap();
+        store.create_key(operator(), NewKey { record, hash: [1; 32] }, audit()).await.unwrap();
         store.remember(operator(), "name", "text", true).await.unwrap();
         let conversation = Conversation { id: "conv_1".into(), created_at_ms: NOW, metadata: json("{}") };
         let item = NewItem { id: "msg_1".into(), item: json(r#"{"id":"msg_1"}"#) };
@@ -187,8 +187,8 @@ pub(crate) async fn reset_forgets_turns_and_with_all_everything(store: Engine) {
             ..turn.whole(None)
         };
         keep(&store, &anna(), whole).await;
-        store.put_tool(BankOf::Common(operator()), tool("common")).await.unwrap();
-        store.put_tool(BankOf::Tenant(anna().admin().unwrap()), tool("own")).await.unwrap();
+        store.put_tool(BankOf::Common(operator()), tool("common"), audit()).await.unwrap();
+        store.put_tool(BankOf::Tenant(anna().admin().unwrap()), tool("own"), audit()).await.unwrap();
         turn
     };
     let is_empty = async |turn: &Turn| {

@@ -8,7 +8,7 @@ use amalgam_core::{
 use crate::given::*;
 
 async fn tenant(store: &Engine, id: i64) -> TenantRecord {
-    store.create_tenant(operator(), Some(id), "t", TenantState::Stored, NOW).await.unwrap().unwrap()
+    store.create_tenant(operator(), Some(id), "t", TenantState::Stored, NOW, audit()).await.unwrap().unwrap()
 }
 
 fn key(id: &str, tenant_id: i64, byte: u8) -> NewKey {
@@ -28,7 +28,7 @@ fn key(id: &str, tenant_id: i64, byte: u8) -> NewKey {
 }
 
 pub(crate) async fn tenants_have_numbers_and_can_be_changed(store: Engine) {
-    let make = |id, name| store.create_tenant(operator(), id, name, TenantState::Stateless, NOW);
+    let make = |id, name| store.create_tenant(operator(), id, name, TenantState::Stateless, NOW, audit());
     let first = make(None, "Erste GmbH").await.unwrap().unwrap();
     let expected = TenantRecord {
         id: 1,
@@ -50,22 +50,22 @@ pub(crate) async fn tenants_have_numbers_and_can_be_changed(store: Engine) {
 
     let change = TenantChange { ai_agent_enabled: Some(false), ..TenantChange::default() };
     let changed = TenantRecord { ai_agent_enabled: false, ..forty };
-    assert_eq!(store.change_tenant(operator(), 40, change).await.unwrap(), Some(changed.clone()));
+    assert_eq!(store.change_tenant(operator(), 40, change, audit()).await.unwrap(), Some(changed.clone()));
     let change =
         TenantChange { name: Some("d".into()), state: Some(TenantState::Stored), ai_agent_enabled: Some(true) };
     let renamed = TenantRecord { name: "d".into(), state: TenantState::Stored, ai_agent_enabled: true, ..changed };
-    assert_eq!(store.change_tenant(operator(), 40, change).await.unwrap(), Some(renamed.clone()));
-    assert_eq!(store.change_tenant(operator(), 40, TenantChange::default()).await.unwrap(), Some(renamed));
-    assert_eq!(store.change_tenant(operator(), 2, TenantChange::default()).await.unwrap(), None);
+    assert_eq!(store.change_tenant(operator(), 40, change, audit()).await.unwrap(), Some(renamed.clone()));
+    assert_eq!(store.change_tenant(operator(), 40, TenantChange::default(), audit()).await.unwrap(), Some(renamed));
+    assert_eq!(store.change_tenant(operator(), 2, TenantChange::default(), audit()).await.unwrap(), None);
     assert_eq!(store.tenant(operator(), 1).await.unwrap(), Some(first));
 }
 
 pub(crate) async fn keys_are_found_by_their_hash_and_revoked_once(store: Engine) {
     let owner = tenant(&store, 7).await;
-    assert!(!store.create_key(operator(), key("key_a", 8, 1)).await.unwrap(), "there is no such tenant");
-    assert!(store.create_key(operator(), key("key_a", 7, 1)).await.unwrap());
-    assert!(!store.create_key(operator(), key("key_b", 7, 1)).await.unwrap(), "the same key");
-    assert!(!store.create_key(operator(), key("key_a", 7, 2)).await.unwrap(), "the same id");
+    assert!(!store.create_key(operator(), key("key_a", 8, 1), audit()).await.unwrap(), "there is no such tenant");
+    assert!(store.create_key(operator(), key("key_a", 7, 1), audit()).await.unwrap());
+    assert!(!store.create_key(operator(), key("key_b", 7, 1), audit()).await.unwrap(), "the same key");
+    assert!(!store.create_key(operator(), key("key_a", 7, 2), audit()).await.unwrap(), "the same id");
 
     let record = key("key_a", 7, 1).record;
     let found = store.key_by_hash(operator(), [1; 32]).await.unwrap();
@@ -77,10 +77,14 @@ pub(crate) async fn keys_are_found_by_their_hash_and_revoked_once(store: Engine)
     store.touch_keys(operator(), vec![("key_a".into(), NOW + 3)]).await.unwrap();
     let used = KeyRecord { last_used_at_ms: Some(NOW + 9), ..record };
 
-    assert_eq!(store.revoke_key(operator(), Some(9), "key_a", NOW + 20).await.unwrap(), None, "not that tenant's");
+    assert_eq!(
+        store.revoke_key(operator(), Some(9), "key_a", NOW + 20, audit()).await.unwrap(),
+        None,
+        "not that tenant's"
+    );
     let revoked = KeyRecord { revoked_at_ms: Some(NOW + 20), ..used };
-    assert_eq!(store.revoke_key(operator(), Some(7), "key_a", NOW + 20).await.unwrap(), Some(revoked.clone()));
-    assert_eq!(store.revoke_key(operator(), None, "key_a", NOW + 30).await.unwrap(), Some(revoked.clone()));
+    assert_eq!(store.revoke_key(operator(), Some(7), "key_a", NOW + 20, audit()).await.unwrap(), Some(revoked.clone()));
+    assert_eq!(store.revoke_key(operator(), None, "key_a", NOW + 30, audit()).await.unwrap(), Some(revoked.clone()));
     // Whatever its state: the caller decides what that means.
     assert_eq!(store.key_by_hash(operator(), [1; 32]).await.unwrap(), Some((revoked, owner)));
 }
@@ -91,7 +95,7 @@ pub(crate) async fn keys_are_listed_by_their_ids(store: Engine) {
     for (number, (id, tenant_id)) in [("key_c", 1), ("key_a", 2), ("key_d", 2), ("key_b", 1)].into_iter().enumerate() {
         let mut key = key(id, tenant_id, number as u8);
         (key.record.label, key.record.user, key.record.rights) = (None, None, Rights::NONE);
-        assert!(store.create_key(operator(), key).await.unwrap());
+        assert!(store.create_key(operator(), key, audit()).await.unwrap());
     }
     let ids = async |tenant_id, after, limit| {
         let keys = store.keys(operator(), tenant_id, after, limit).await.unwrap();

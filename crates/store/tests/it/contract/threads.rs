@@ -137,8 +137,8 @@ pub(crate) async fn reset_takes_threads_and_with_all_what_assistants_are(store: 
         created_at_ms: NOW,
         updated_at_ms: NOW,
     };
-    assert!(store.put_agent_config(within, config.clone()).await.unwrap());
-    store.put_profile(within, profile.clone()).await.unwrap().unwrap();
+    assert!(store.put_agent_config(within, config.clone(), audit()).await.unwrap());
+    store.put_profile(within, profile.clone(), audit()).await.unwrap().unwrap();
     let ticket = talk(&store, &anna, None, HERE, "one").await;
     let waiting = join_queue(&store, &anna, None).await;
     let id = store.messages(&anna, ticket.session_id, None, 1).await.unwrap().unwrap()[0].id;
@@ -175,14 +175,14 @@ pub(crate) async fn reset_takes_assistants_of_the_tenants_that_are_named_and_lea
         updated_at_ms: NOW,
     };
     let (anna, other) = (anna(), scope(2, "anna"));
-    store.create_tenant(operator(), Some(1), "t", amalgam_core::TenantState::Stored, NOW).await.unwrap();
+    store.create_tenant(operator(), Some(1), "t", amalgam_core::TenantState::Stored, NOW, audit()).await.unwrap();
     for scope in [&anna, &other] {
         let within = Within::Own(scope.admin().unwrap());
-        store.put_profile(within, profile.clone()).await.unwrap().unwrap();
-        store.put_tool(BankOf::Tenant(scope.admin().unwrap()), tool("own")).await.unwrap();
+        store.put_profile(within, profile.clone(), audit()).await.unwrap().unwrap();
+        store.put_tool(BankOf::Tenant(scope.admin().unwrap()), tool("own"), audit()).await.unwrap();
         talk(&store, scope, None, HERE, "one").await;
     }
-    store.put_tool(BankOf::Common(operator()), tool("shared")).await.unwrap();
+    store.put_tool(BankOf::Common(operator()), tool("shared"), audit()).await.unwrap();
     let has = async |scope: &amalgam_core::Scope| {
         let own = store.tool(BankOf::Tenant(scope.admin().unwrap()), "own").await.unwrap().is_some();
         let profile = store.profile(scope, "home").await.unwrap().is_some();

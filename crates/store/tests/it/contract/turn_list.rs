@@ -241,7 +241,7 @@ pub(crate) async fn turns_are_found_by_every_filter(store: Engine) {
 
 pub(crate) async fn pages_of_turns_have_no_gaps_and_no_repetitions(store: Engine) {
     for (id, name) in [(1, "first"), (2, "second")] {
-        store.create_tenant(operator(), Some(id), name, TenantState::Stored, NOW).await.unwrap();
+        store.create_tenant(operator(), Some(id), name, TenantState::Stored, NOW, audit()).await.unwrap();
     }
     let all: Vec<TurnSummary> = (0..25)
         .map(|n| TurnSummary {

@@ -68,6 +68,8 @@ fn a_database_from_before_there_were_tools_is_brought_up_to_date_with_what_it_ho
                     'tenants', 'api_keys', 'processes', 'memory', 'amalgam_migrations')
                 LOOP EXECUTE format('DROP TABLE %I CASCADE', later); END LOOP;
             END $$;
+            DROP TRIGGER webhook_response_updated ON responses;
+            DROP TRIGGER webhook_response_added ON responses;
             ALTER TABLE responses DROP COLUMN upstream, DROP COLUMN raw_answer, DROP COLUMN provenance;
             DELETE FROM amalgam_migrations WHERE version >= 2";
         database.aside().await.run(before).await;
