@@ -3,7 +3,7 @@
 #
 #   scripts/setup.sh build    # a C compiler
 #   scripts/setup.sh release  # also what reads the counts of a build that counts; without it a server can still be built
-#   scripts/setup.sh test     # also PostgreSQL, and Python with venv, Node, npm and Chromium for the tests with real clients
+#   scripts/setup.sh test     # also PostgreSQL, Prometheus, and Python with venv, Node, npm and Chromium for the tests with real clients
 #
 # Leaves alone what is there. Needs root only when something is missing.
 set -euo pipefail
@@ -45,6 +45,8 @@ if [[ "$purpose" == test ]]; then
     has jq || missing+=(jq)
     # The tests of web pages drive a real browser.
     [[ -x "${CHROMIUM_BIN:-/usr/bin/chromium}" ]] || missing+=(chromium)
+    # Metrics and alert rules are checked by promtool, and scraped by a real Prometheus.
+    has promtool && has prometheus || missing+=(prometheus)
     # `codex exec` works in repositories, and the tests give it one.
     has git || missing+=(git)
 fi

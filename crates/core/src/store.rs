@@ -9,6 +9,7 @@ mod bank;
 mod conversations;
 mod execute;
 mod files;
+mod flush_meter;
 mod knowledge;
 mod processes;
 mod responses;
@@ -39,6 +40,7 @@ pub use execute::{
     TakenStep,
 };
 pub use files::{FileListing, FileRecord, FileStore};
+pub use flush_meter::{FlushMeter, FlushReading};
 pub use knowledge::{
     Collection, DocumentListing, DocumentRecord, FoundChunk, KnowledgeQuery, KnowledgeStore, NewChunk, NewDocument,
 };

@@ -8,7 +8,10 @@ use std::{
     },
 };
 
-use crate::{auth::Auth, body::BodyLimits, origins::AllowedOrigins, request_memory::RequestMemory, wires::Checks};
+use crate::{
+    auth::Auth, body::BodyLimits, origins::AllowedOrigins, request_log::RequestLog, request_memory::RequestMemory,
+    wires::Checks,
+};
 
 /// The parts that the binary assembles.
 pub struct ServerParts {
@@ -18,6 +21,8 @@ pub struct ServerParts {
     pub auth: Auth,
     /// The origins whose pages may call the server.
     pub origins: AllowedOrigins,
+    /// Writes a line for each request, and counts.
+    pub log: Arc<RequestLog>,
 }
 
 /// The application with its HTTP parts.
@@ -31,6 +36,7 @@ pub struct App {
     /// The part of the budget for responses that WebSockets remember.
     pub(crate) connection_memory: RequestMemory,
     pub(crate) origins: AllowedOrigins,
+    pub(crate) log: Arc<RequestLog>,
     ready: AtomicBool,
 }
 
@@ -44,7 +50,7 @@ impl Deref for App {
 
 impl App {
     /// Assembles the parts.
-    pub fn new(ServerParts { app, auth, origins }: ServerParts) -> Self {
+    pub fn new(ServerParts { app, auth, origins, log }: ServerParts) -> Self {
         let memory = RequestMemory::new(app.limits.request_bytes_total);
         Self {
             auth,
@@ -52,6 +58,7 @@ impl App {
             connection_memory: memory.part(app.limits.remembered_bytes),
             memory,
             origins,
+            log,
             ready: AtomicBool::new(true),
             app,
         }

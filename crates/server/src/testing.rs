@@ -17,8 +17,8 @@ use amalgam_core::{
     Scope, Seal, Store, TenantState,
     store::{
         Answer, AppendOutcome, CancelOutcome, Claim, Conversation, ConversationItem, ConversationStore, EventTail,
-        IdempotencyKey, KeyRecord, Lineage, Listing, NewItem, NewKey, Page, ProcessId, ProcessStore, PruneCounts,
-        QueuedTurn, RecoveryCounts, Reset, ResponseStore, Retention, Stored, StoredResponse, TenancyStore,
+        FlushMeter, IdempotencyKey, KeyRecord, Lineage, Listing, NewItem, NewKey, Page, ProcessId, ProcessStore,
+        PruneCounts, QueuedTurn, RecoveryCounts, Reset, ResponseStore, Retention, Stored, StoredResponse, TenancyStore,
         TenantChange, TenantRecord, TurnCursor, TurnFilter, TurnPage, TurnRecord, TurnStore, TurnWrite, TurnsOf,
         UsageQuery, UsageStore, UsageSums, WriteOutcome,
     },
@@ -36,8 +36,10 @@ use crate::{
     app::{App, ServerParts},
     auth::{Auth, AuthParts},
     layers::AuthenticatedRouter,
+    metrics::{BuildInfo, Metrics},
     origins::AllowedOrigins,
     proxies::TrustedProxies,
+    request_log::{RequestLog, RequestLogSettings},
     wires::router,
 };
 
@@ -116,7 +118,9 @@ pub(crate) fn app(state: TenantState) -> Arc<App> {
         limits,
         session_queues: SessionQueues::default(),
     };
-    Arc::new(App::new(ServerParts { app: Arc::new(application), auth, origins: AllowedOrigins::default() }))
+    let metrics = Metrics::new(&BuildInfo::default(), FlushMeter::default());
+    let log = Arc::new(RequestLog::new(metrics, &RequestLogSettings::default()));
+    Arc::new(App::new(ServerParts { app: Arc::new(application), auth, origins: AllowedOrigins::default(), log }))
 }
 
 /// What a server answers.

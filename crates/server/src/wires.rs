@@ -62,6 +62,9 @@ impl RouteInfo {
     }
 }
 
+/// The path of the metrics.
+pub(crate) const METRICS: &str = "/metrics";
+
 /// All routes. A route that is not public here requires authentication; tests compare the router and the OpenAPI
 /// document with this list.
 pub static ROUTES: &[RouteInfo] = &[
@@ -138,6 +141,7 @@ pub static ROUTES: &[RouteInfo] = &[
     RouteInfo::guarded(Method::GET, "/admin/sessions/{session_id}"),
     RouteInfo::guarded(Method::GET, "/admin/diagnose"),
     RouteInfo::guarded(Method::GET, "/admin/turns/{response_id}"),
+    RouteInfo::guarded(Method::GET, METRICS),
     RouteInfo::public(Method::GET, "/healthz"),
     RouteInfo::public(Method::GET, "/readyz"),
     RouteInfo::public(Method::GET, "/openapi.json"),
@@ -156,6 +160,11 @@ pub fn without_administration(app: Arc<App>) -> AuthenticatedRouter {
 /// Only the administration, for a listener of its own.
 pub fn administration(app: Arc<App>) -> AuthenticatedRouter {
     authenticated(app, Router::new().merge(admin::routes()).merge(ops::routes()), WireSet::Administration)
+}
+
+/// Only metrics, for a listener of its own that needs no key.
+pub fn metrics(app: Arc<App>) -> AuthenticatedRouter {
+    authenticated(app, ops::routes(), WireSet::Metrics)
 }
 
 fn api_routes() -> Router<Arc<App>> {

@@ -37,7 +37,7 @@ use std::{
     time::Duration,
 };
 
-use amalgam_core::StoreError;
+use amalgam_core::{StoreError, store::FlushMeter};
 use amalgam_store::{
     SqlStore,
     migrate::{MigrationError, MigrationStatus, Migrations},
@@ -67,6 +67,8 @@ pub struct PostgresOptions {
     pub deadline: Duration,
     /// What to do with migrations that the database lacks.
     pub migrations: Migrations,
+    /// Counts commits of turns' writes.
+    pub flushes: FlushMeter,
 }
 
 impl Default for PostgresOptions {
@@ -80,6 +82,7 @@ impl Default for PostgresOptions {
             statement: Duration::from_secs(5),
             deadline: Duration::from_secs(8),
             migrations: Migrations::Run,
+            flushes: FlushMeter::default(),
         }
     }
 }

@@ -46,7 +46,10 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use amalgam_core::{BoxFuture, Operator, store::Stored};
+use amalgam_core::{
+    BoxFuture, Operator,
+    store::{FlushMeter, Stored},
+};
 use amalgam_store::{
     IndexSyntax, Repeat, SqlEngine, SqlStore, Work,
     migrate::{MigrationError, MigrationStatus, Migrations},
@@ -83,6 +86,8 @@ pub struct SqliteOptions {
     pub migrations: Migrations,
     /// What to do on a disk without room.
     pub full_disk: FullDisk,
+    /// Counts commits.
+    pub flushes: FlushMeter,
 }
 
 /// How a database is opened on a disk without room.
@@ -97,7 +102,14 @@ pub enum FullDisk {
 
 impl Default for SqliteOptions {
     fn default() -> Self {
-        Self { readers: 2, queue: 1024, max_bytes: None, migrations: Migrations::Run, full_disk: FullDisk::Refuse }
+        Self {
+            readers: 2,
+            queue: 1024,
+            max_bytes: None,
+            migrations: Migrations::Run,
+            full_disk: FullDisk::Refuse,
+            flushes: FlushMeter::default(),
+        }
     }
 }
 
@@ -179,6 +191,7 @@ impl Sqlite {
             notifications: Arc::clone(&store.notifications),
             checkpointer: Arc::clone(&checkpointer),
             read_only: Arc::clone(&store.read_only),
+            flushes: options.flushes.clone(),
         };
         let opened = opening::open(&work, &options)?;
         store.start("store-writer", move || work.run(opened.writer))?;

@@ -52,12 +52,16 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
         true => None,
         false => Some(Door::bind(config.server.admin_listen)?),
     };
+    let metrics = config.metrics_listen.map(Door::bind).transpose()?;
     let mut signals = Signals::new()?;
     if let Some(issued) = first_key {
         print_stdout(format_args!("admin key (shown once): {}", issued.key.expose_secret()))?;
     }
     if let Some(admin) = &admin {
         print_stdout(format_args!("amalgam administration on http://{}", admin.bound))?;
+    }
+    if let Some(metrics) = &metrics {
+        print_stdout(format_args!("amalgam metrics on http://{}", metrics.bound))?;
     }
     // One line that scripts wait for; everything else goes to the log.
     print_stdout(format_args!("amalgam listening on http://{}", main.bound))?;
@@ -87,9 +91,14 @@ pub(crate) async fn run(config: Config) -> anyhow::Result<()> {
             }
         }
     };
+    let metrics = async {
+        if let Some(metrics) = metrics {
+            metrics.serve(amalgam_server::metrics(Arc::clone(&app)), listener(), stop.clone()).await;
+        }
+    };
     // Turns whose caller has left have as long as those whose caller waits.
     let working = async {
-        let report = serving.await;
+        let (report, ()) = tokio::join!(serving, metrics);
         engine.wait_for_tasks().await;
         report
     };

@@ -7,10 +7,10 @@ use serde_json::json;
 
 use crate::terminal::{print_json, print_stdout};
 
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Set by builds from a checkout; a build from plain sources has none.
-const COMMIT: Option<&str> = option_env!("AMALGAM_BUILD_COMMIT");
+pub(crate) const COMMIT: Option<&str> = option_env!("AMALGAM_BUILD_COMMIT");
 
 #[derive(Debug, Args)]
 pub(crate) struct VersionArgs {

@@ -9,8 +9,8 @@ use amalgam_models::{Dialect, ReplayReasoning, StructuredOutput, SystemRole, Too
 use super::choices::{Choice, ImageUrls, KeepTranscripts, Kind, LogFormat, Modality};
 use super::schema::DefaultValue::{self, Required, Unset, Value};
 use super::schema::Section::{
-    self, Assistant, Auth, Egress, Execute, Limits, Mcp, Models, Process, Retention, Seed, Server, Store, Tenants,
-    Upstreams,
+    self, Assistant, Auth, Egress, Execute, Limits, Log, Mcp, Metrics, Models, Process, Retention, Seed, Server, Store,
+    Tenants, Upstreams,
 };
 use super::schema::{Key, Shape};
 
@@ -37,8 +37,6 @@ pub(crate) const KEYS: &[Key] = &[
     key(Process, "data", Shape::Path, Value("amalgam-data"), "The data folder; `--data` overrides it."),
     key(Process, "bootstrap_key", Shape::Secret, Unset("none"), "An additional key for tenant 1 with all scopes. If it is set, the first start prints no key."),
     key(Process, "secret_key", Shape::Secret, Unset("none"), "The master keys that encrypt stored secrets and values given to clients, newest first, separated by commas; 32 bytes each, in hexadecimal or base64. Default: `secret.key` in the data folder."),
-    key(Process, "log", Shape::LogFilter, Value("info"), "Log level, or directives such as `info,amalgam=debug`."),
-    key(Process, "log_format", Shape::Choice(LogFormat::NAMES), Value("text"), "`text` for people, `json` for one JSON object per line."),
 
     key(Server, "listen", Shape::Address, Value("127.0.0.1:8080"), "The address to listen on. Port 0 selects a free port. Any address except loopback requires a configuration file and a key."),
     key(Server, "admin_listen", Shape::Address, Value("127.0.0.1:8081"), "The address for `/admin` if `listen` is not a loopback address. Otherwise `/admin` is on `listen`."),
@@ -52,6 +50,13 @@ pub(crate) const KEYS: &[Key] = &[
     key(Server, "header_timeout", TIMEOUT, Value("10s"), "Timeout for a complete request head, and for an idle keep-alive connection."),
     key(Server, "body_timeout", TIMEOUT, Value("10s"), "Maximum pause inside a request body. After this time a body must also arrive at 16 KiB per second or faster."),
     key(Server, "drain_timeout", Shape::Duration { least: 0, most: DAY }, Value("30s"), "How long running requests may continue after SIGTERM or SIGINT."),
+
+    key(Log, "level", Shape::LogFilter, Value("info"), "Log level, or directives such as `info,amalgam=debug`. `AMALGAM_LOG` sets it too."),
+    key(Log, "format", Shape::Choice(LogFormat::NAMES), Value("text"), "`text` for people, `json` for one JSON object per line."),
+    key(Log, "sample", Shape::Share, Value("1"), "The share of successful requests that get a line, from `0.0` to `1.0`. Refused and failed requests always get one."),
+    key(Log, "doors", Shape::DoorLevels, Value(""), "The lowest level of the lines of each door, such as `{ execute = \"warn\" }`; `off` leaves out all of them. Doors: `responses`, `conversations`, `files`, `models`, `assistant`, `execute`, `admin`, `operations`, `other`."),
+
+    key(Metrics, "listen", Shape::Address, Unset("none"), "An address of its own for `GET /metrics`, where no key is needed. On the other addresses, callers from other machines need a key with the scope `metrics` or `admin`."),
 
     key(Store, "url", Shape::StoreUrl, Unset("`amalgam.db` in the data folder"), "The database: `sqlite:PATH`, or `postgres://USER:PASSWORD@HOST/DATABASE`; also `env:NAME` or `file:PATH`, because it may contain a password."),
     key(Store, "connections", count(1, 1000), Value("8"), "Size of this process's PostgreSQL connection pool. Writes of turns use two additional connections."),

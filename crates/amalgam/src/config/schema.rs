@@ -7,6 +7,8 @@ use super::keys::KEYS;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Section {
     Process,
+    Log,
+    Metrics,
     Server,
     Store,
     Tenants,
@@ -26,6 +28,8 @@ impl Section {
     /// The tables of a file, in the order of the documentation.
     pub(crate) const FILE_SECTIONS: &[Self] = &[
         Self::Server,
+        Self::Log,
+        Self::Metrics,
         Self::Store,
         Self::Tenants,
         Self::Auth,
@@ -44,6 +48,8 @@ impl Section {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Process => "",
+            Self::Log => "log",
+            Self::Metrics => "metrics",
             Self::Server => "server",
             Self::Store => "store",
             Self::Tenants => "tenants",
@@ -108,6 +114,10 @@ impl Key {
             (Section::Server, _) if self.name == "listen" => {
                 vec!["AMALGAM_LISTEN".to_owned(), "AMALGAM_SERVER_LISTEN".to_owned()]
             }
+            // The short name was there before the section.
+            (Section::Log, _) if self.name == "level" => {
+                vec!["AMALGAM_LOG".to_owned(), "AMALGAM_LOG_LEVEL".to_owned()]
+            }
             (_, Some(entry)) => vec![format!("AMALGAM_{section}_{entry}_{key}")],
             (_, None) => vec![format!("AMALGAM_{section}_{key}")],
         }
@@ -130,6 +140,10 @@ pub(crate) enum Shape {
     Path,
     LogFilter,
     Boolean,
+    /// A number from 0 to 1.
+    Share,
+    /// The log level of each door.
+    DoorLevels,
     Integer {
         least: i64,
         most: i64,

@@ -130,7 +130,8 @@ impl ModelError {
             }
             Self::Refused { status, retry_after, message, code, param, body } => {
                 return refusal(status, retry_after, message, code, param)
-                    .detail(format_args!("upstream answered {status}: {body}"));
+                    .detail(format_args!("upstream answered {status}"))
+                    .quote(body);
             }
         }
         .detail(detail)
