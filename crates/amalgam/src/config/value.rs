@@ -286,7 +286,7 @@ impl Parser<'_> {
             match (Door::named(&name), level) {
                 (Some(door), Some(level)) => levels.push((door, level)),
                 (None, _) => {
-                    let hint = did_you_mean(&name, Door::NAMES.into_iter());
+                    let hint = did_you_mean(&name, Door::NAMES);
                     faults.push(self.fault(&located.origin, format!("{} is not a door{hint}", shortened(&name))));
                 }
                 (Some(_), None) => {

@@ -1,5 +1,7 @@
 //! Metrics: what is counted, who may read it, and that the dashboard and the alert rules use names that exist.
 
+#![expect(clippy::unwrap_used, reason = "the helpers of a test fail by panicking, as the test does")]
+
 use std::{
     collections::BTreeSet,
     fs,

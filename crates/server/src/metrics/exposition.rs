@@ -57,7 +57,12 @@ fn as_text(open_metrics: &str) -> String {
             text.push('\n');
             continue;
         };
-        let suffix = if kind == "counter" { "_total" } else { "" };
+        // The older format has no information about the program; it is a gauge there.
+        let (suffix, kind) = match kind {
+            "counter" => ("_total", kind),
+            "info" => ("_info", "gauge"),
+            _ => ("", kind),
+        };
         let words = help.take().and_then(|line| line.strip_prefix("# HELP ")?.split_once(' '));
         if let Some((_, words)) = words {
             text.push_str(&format!("# HELP {name}{suffix} {words}\n"));
@@ -72,12 +77,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_are_described_under_the_name_of_their_samples() {
+    fn metrics_are_described_under_the_name_of_their_samples() {
         let open_metrics = "# HELP a_requests Requests.\n# TYPE a_requests counter\na_requests_total{b=\"c\"} 1\n\
+            # HELP a_build B.\n# TYPE a_build info\na_build_info 1\n\
             # HELP a_seconds Time.\n# TYPE a_seconds gauge\n# UNIT a_seconds seconds\na_seconds 2\n# EOF\n";
         assert_eq!(
             ExpositionFormat::Text.convert(open_metrics.to_owned()),
             "# HELP a_requests_total Requests.\n# TYPE a_requests_total counter\na_requests_total{b=\"c\"} 1\n\
+             # HELP a_build_info B.\n# TYPE a_build_info gauge\na_build_info 1\n\
              # HELP a_seconds Time.\n# TYPE a_seconds gauge\na_seconds 2\n"
         );
     }
