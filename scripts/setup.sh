@@ -3,8 +3,8 @@
 #
 #   scripts/setup.sh build    # a C compiler
 #   scripts/setup.sh release  # also what reads the counts of a build that counts; without it a server can still be built
-#   scripts/setup.sh test     # also PostgreSQL, and Python with venv, Node, npm and Chromium for the tests with real clients;
-#                             # nginx for the tests of packages, if it can be had
+#   scripts/setup.sh test     # also PostgreSQL, Prometheus, and Python with venv, Node, npm and Chromium for the tests with real
+#                             # clients; nginx for the tests of packages, if it can be had
 #
 # Leaves alone what is there. Needs root only when something is missing.
 set -euo pipefail
@@ -46,6 +46,8 @@ if [[ "$purpose" == test ]]; then
     has jq || missing+=(jq)
     # The tests of web pages drive a real browser.
     [[ -x "${CHROMIUM_BIN:-/usr/bin/chromium}" ]] || missing+=(chromium)
+    # Metrics and alert rules are checked by promtool, and scraped by a real Prometheus.
+    has promtool && has prometheus || missing+=(prometheus)
     # `codex exec` works in repositories, and the tests give it one.
     has git || missing+=(git)
 fi

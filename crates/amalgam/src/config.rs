@@ -35,11 +35,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use amalgam_assistant::settings::AgentSettings as AssistantSettings;
-use amalgam_core::{Network, TenantState};
+use amalgam_core::{Door, Network, TenantState};
 use amalgam_execute::{envelope::Casing, request::UnknownFields};
 use amalgam_models::{ConfiguredModel, Proxies, UpstreamKind};
 use amalgam_tools::Allowed;
 use secrecy::SecretString;
+use tracing::level_filters::LevelFilter;
 
 pub(crate) use changes::changes;
 pub(crate) use choices::{Choice, ImageUrls, KeepTranscripts, Kind, LogFormat, Modality};
@@ -58,6 +59,8 @@ pub(crate) struct Config {
     pub(crate) file: Option<PathBuf>,
     pub(crate) data: PathBuf,
     pub(crate) log: Log,
+    /// The address of metrics that needs no key.
+    pub(crate) metrics_listen: Option<ListenAddress>,
     /// The key that seals values.
     pub(crate) secret_key: Option<SecretString>,
     /// A key with all rights, for the tenant with id 1.
@@ -102,6 +105,10 @@ pub(crate) struct LoadedConfig {
 pub(crate) struct Log {
     pub(crate) filter: String,
     pub(crate) format: LogFormat,
+    /// The share of successful requests that get a line.
+    pub(crate) sample: f64,
+    /// The lowest level of the lines of doors.
+    pub(crate) doors: Vec<(Door, LevelFilter)>,
 }
 
 #[derive(Debug, Clone)]

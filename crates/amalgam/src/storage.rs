@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use amalgam_core::Store;
+use amalgam_core::{Store, store::FlushMeter};
 use amalgam_store::migrate::{MigrationError, MigrationStatus, Migrations};
 use amalgam_store_postgres::{Postgres, PostgresOpenError, PostgresOptions};
 use amalgam_store_sqlite::{FullDisk, MigrationBackup, Sqlite, SqliteOpenError, SqliteOptions};
@@ -27,6 +27,8 @@ pub(crate) struct OpenStore {
     pub(crate) store: Arc<dyn Store>,
     /// Whether no other process serves from it.
     pub(crate) alone: bool,
+    /// Counts the store's commits.
+    pub(crate) flushes: FlushMeter,
     /// Warnings about the database's durability or access settings.
     pub(crate) warnings: Vec<String>,
 }
@@ -57,14 +59,22 @@ async fn open_either(
                 StorePurpose::Serving => FullDisk::Read,
                 StorePurpose::Command | StorePurpose::ReadOnly => FullDisk::Refuse,
             };
-            let options = SqliteOptions { migrations, migration_backup, full_disk, ..SqliteOptions::default() };
+            let flushes = FlushMeter::default();
+            let options = SqliteOptions {
+                migrations,
+                migration_backup,
+                full_disk,
+                flushes: flushes.clone(),
+                ..SqliteOptions::default()
+            };
             let path = path.clone();
             let open = move || Sqlite::open(path, options);
             let store = tokio::task::spawn_blocking(open).await.context("opening the file")??;
             if purpose == StorePurpose::Serving {
                 store.lock_for_serving()?;
             }
-            Ok(OpenStore { store: Arc::new(store), alone: purpose == StorePurpose::Serving, warnings: Vec::new() })
+            let alone = purpose == StorePurpose::Serving;
+            Ok(OpenStore { store: Arc::new(store), alone, flushes, warnings: Vec::new() })
         }
         StoreUrl::Postgres(url) => {
             let migrations = match purpose {
@@ -72,9 +82,10 @@ async fn open_either(
                 StorePurpose::ReadOnly => Migrations::Require,
             };
             let options = PostgresOptions { migrations, ..options(pool) };
+            let flushes = options.flushes.clone();
             let store = Postgres::open(url.expose_secret(), options).await?;
             let warnings = store.warnings().to_vec();
-            Ok(OpenStore { store: Arc::new(store), alone: false, warnings })
+            Ok(OpenStore { store: Arc::new(store), alone: false, flushes, warnings })
         }
     }
 }

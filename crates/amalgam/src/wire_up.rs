@@ -16,16 +16,16 @@ use amalgam_app::{
 };
 use amalgam_assistant::settings::KEY_VARIABLE;
 use amalgam_core::{
-    Catalog, Clock, Embedder, Fetch, NoObserver, Retrieval, Seal, Store, ToolProvider,
-    store::{BankStore, CourseStore, KnowledgeStore, ProcessId, TenancyStore},
+    Catalog, Clock, Embedder, Fetch, Retrieval, Seal, Store, ToolProvider, TurnObserver,
+    store::{BankStore, CourseStore, FlushMeter, KnowledgeStore, ProcessId, TenancyStore},
     turn::Caps,
 };
 use amalgam_engine::{Admission, Engine, EngineSettings, HousekeepingSettings, QueueLimits, ToolLimits};
 use amalgam_execute::{envelope::UncountedUsage, request::Bounds};
 use amalgam_models::{Key, ModelNames, ModelNamesSettings, Proxies, UpstreamSettings};
 use amalgam_server::{
-    AllowedOrigins, App, Auth, AuthParts, CurrentApp, JwksLocation, JwtSettings, ListenerConfig, ServerParts,
-    TrustedProxies,
+    AllowedOrigins, App, Auth, AuthParts, BuildInfo, CurrentApp, JwksLocation, JwtSettings, ListenerConfig, Metrics,
+    RequestLog, RequestLogSettings, ServerParts, TrustedProxies,
 };
 use amalgam_store::{KeyRing, Sealer};
 use amalgam_tools::{
@@ -38,6 +38,7 @@ use tokio::sync::mpsc;
 use tracing::error;
 
 use crate::{
+    cmd::version,
     config::{self, Config, ImageUrls, KeepTranscripts, KeySetLocation, Mcp, McpTransport, Secret},
     machine,
     storage::{self, OpenStore, StorePurpose},
@@ -67,7 +68,8 @@ pub(crate) struct AssembledServer {
 pub(crate) async fn assemble(config: &Config, url: &str) -> anyhow::Result<AssembledServer> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let seal: Arc<dyn Seal> = Arc::new(sealer(config)?);
-    let OpenStore { store, alone, .. } = storage::open(&config.store, config.pool, StorePurpose::Serving).await?;
+    let OpenStore { store, alone, flushes, .. } =
+        storage::open(&config.store, config.pool, StorePurpose::Serving).await?;
     let pepper = match Pepper::of(&*store, &*seal).await {
         Ok(pepper) => pepper,
         // A process without the master key can still serve requests that do not need it.
@@ -95,7 +97,8 @@ pub(crate) async fn assemble(config: &Config, url: &str) -> anyhow::Result<Assem
         max_connections_per_key: config.server.max_connections_per_key,
     });
     let admission = Admission::new(config.limits.max_in_flight);
-    let engine = engine(config, &admission, &clock, Arc::new(egress(config)), &store);
+    let log = request_log(config, flushes, &*clock);
+    let engine = engine(config, &admission, &clock, Arc::new(egress(config)), &store, &log);
     let (reload, reload_callers) = ReloadRequests::new();
     let application = Arc::new(Application {
         engine: engine.clone(),
@@ -116,6 +119,7 @@ pub(crate) async fn assemble(config: &Config, url: &str) -> anyhow::Result<Assem
         app: Arc::clone(&application),
         auth: auth.clone(),
         origins: AllowedOrigins::new(config.server.allowed_origins.clone(), config.server.public_url.as_deref()),
+        log,
     });
     let housekeeping = HousekeepingSettings {
         events: config.retention.events,
@@ -151,11 +155,13 @@ fn engine(
     clock: &Arc<dyn Clock>,
     fetch: Arc<dyn Fetch>,
     store: &Arc<dyn Store>,
+    log: &Arc<RequestLog>,
 ) -> Engine {
     // A new id for each start: claims of an earlier run of this process do not belong to it.
     let process = ProcessId(rand::random());
     let settings = engine_settings(config);
-    Engine::new(settings, admission.clone(), Arc::clone(clock), fetch, Arc::clone(store), process, Arc::new(NoObserver))
+    let observer = Arc::clone(log) as Arc<dyn TurnObserver>;
+    Engine::new(settings, admission.clone(), Arc::clone(clock), fetch, Arc::clone(store), process, observer)
 }
 
 /// Limits and intervals of turns.
@@ -170,6 +176,17 @@ pub(crate) fn engine_settings(config: &Config) -> EngineSettings {
         upload_bytes: usize::try_from(config.limits.media_bytes).unwrap_or(usize::MAX),
         tools: tool_limits(config),
     }
+}
+
+/// The lines of requests, and the metrics.
+fn request_log(config: &Config, flushes: FlushMeter, clock: &dyn Clock) -> Arc<RequestLog> {
+    let build = BuildInfo {
+        version: version::VERSION.to_owned(),
+        commit: version::COMMIT.unwrap_or_default().to_owned(),
+        started_at_ms: clock.now_ms(),
+    };
+    let settings = RequestLogSettings { sample: config.log.sample, doors: config.log.doors.clone() };
+    Arc::new(RequestLog::new(Metrics::new(&build, flushes), &settings))
 }
 
 fn tool_limits(config: &Config) -> ToolLimits {

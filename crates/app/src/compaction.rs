@@ -87,6 +87,7 @@ async fn summarise(
         origin: TurnOrigin {
             wire: Wire::Responses,
             request_id: scope.request_id().cloned(),
+            request: scope.request().cloned(),
             key_id: scope.key_id().cloned(),
             model: model.to_owned(),
             ..TurnOrigin::default()

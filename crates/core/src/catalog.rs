@@ -24,6 +24,11 @@ pub trait Catalog: Send + Sync {
 
     /// All models that this caller may use.
     fn list<'a>(&'a self, scope: &'a Scope) -> BoxFuture<'a, Vec<ModelCard>>;
+
+    /// The upstreams by name, and whether each is not called for now because it failed repeatedly.
+    fn resting(&self) -> Vec<(String, bool)> {
+        Vec::new()
+    }
 }
 
 /// A model with the tenant's own choice of upstream, key and timeout.

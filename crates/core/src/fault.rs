@@ -77,6 +77,43 @@ pub enum FaultKind {
     Internal,
 }
 
+impl FaultKind {
+    /// The name of the class in logs and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Invalid => "invalid",
+            Self::Unauthenticated => "unauthenticated",
+            Self::Forbidden => "forbidden",
+            Self::NotFound => "not_found",
+            Self::MethodNotAllowed => "method_not_allowed",
+            Self::TooLarge => "too_large",
+            Self::UnsupportedMedia => "unsupported_media",
+            Self::RequestTimeout => "request_timeout",
+            Self::Conflict => "conflict",
+            Self::Mismatch => "mismatch",
+            Self::Overloaded => "overloaded",
+            Self::OutOfMemory => "out_of_memory",
+            Self::ShuttingDown => "shutting_down",
+            Self::UpstreamBusy => "upstream_busy",
+            Self::UpstreamQuota => "upstream_quota",
+            Self::UpstreamCredential => "upstream_credential",
+            Self::UpstreamRejected => "upstream_rejected",
+            Self::UpstreamUnknownModel => "upstream_unknown_model",
+            Self::ContextLength => "context_length",
+            Self::ContentPolicy => "content_policy",
+            Self::UpstreamDown => "upstream_down",
+            Self::UpstreamBroken => "upstream_broken",
+            Self::UpstreamTimeout => "upstream_timeout",
+            Self::ToolServer => "tool_server",
+            Self::ToolFailed => "tool_failed",
+            Self::Deadline => "deadline",
+            Self::Cancelled => "cancelled",
+            Self::StoreDown => "store_down",
+            Self::Internal => "internal",
+        }
+    }
+}
+
 /// A fault. Boxed, so that every `Result` stays small: nearly everything may fail, but rarely does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault(Box<FaultParts>);
@@ -94,15 +131,25 @@ pub struct FaultParts {
     pub code: Option<Cow<'static, str>>,
     /// When a retry makes sense.
     pub retry_after: Option<Duration>,
-    /// For the log; may quote an upstream.
+    /// For the log.
     pub detail: Option<String>,
+    /// What an upstream said; only for the log at `debug`.
+    pub quote: Option<String>,
 }
 
 impl Fault {
     /// A fault of this kind with the caller's text.
     pub fn new(kind: FaultKind, message: impl Into<Cow<'static, str>>) -> Self {
         let message = message.into();
-        Self(Box::new(FaultParts { kind, message, param: None, code: None, retry_after: None, detail: None }))
+        Self(Box::new(FaultParts {
+            kind,
+            message,
+            param: None,
+            code: None,
+            retry_after: None,
+            detail: None,
+            quote: None,
+        }))
     }
 
     /// The parts of the fault.
@@ -112,15 +159,20 @@ impl Fault {
 
     /// The most detailed text: the log's, or else the caller's.
     pub fn into_detail(self) -> String {
-        let FaultParts { detail, message, .. } = self.into_parts();
-        detail.unwrap_or_else(|| message.into_owned())
+        let FaultParts { detail, quote, message, .. } = self.into_parts();
+        match (detail, quote) {
+            (Some(detail), Some(quote)) => format!("{detail}: {quote}"),
+            (Some(text), None) | (None, Some(text)) => text,
+            (None, None) => message.into_owned(),
+        }
     }
 
     /// The message with its detail, for the operator.
     pub fn explained(&self) -> String {
-        match &self.detail {
-            Some(detail) => format!("{self} ({detail})"),
-            None => self.to_string(),
+        match (&self.detail, &self.quote) {
+            (Some(detail), Some(quote)) => format!("{self} ({detail}: {quote})"),
+            (Some(text), None) | (None, Some(text)) => format!("{self} ({text})"),
+            (None, None) => self.to_string(),
         }
     }
 
@@ -159,6 +211,13 @@ impl Fault {
     #[must_use]
     pub fn detail(mut self, detail: impl fmt::Display) -> Self {
         self.detail = Some(detail.to_string());
+        self
+    }
+
+    /// Sets what an upstream said.
+    #[must_use]
+    pub fn quote(mut self, quote: impl Into<String>) -> Self {
+        self.quote = Some(quote.into());
         self
     }
 }

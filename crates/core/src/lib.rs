@@ -4,6 +4,7 @@ mod audit;
 mod call_recorder;
 mod catalog;
 pub mod compaction;
+mod door;
 mod emit;
 mod fault;
 pub mod file_search;
@@ -18,6 +19,7 @@ mod network;
 mod ports;
 mod private_fields;
 mod raw_answer;
+mod request_context;
 mod retrieval;
 mod scope;
 mod session;
@@ -37,6 +39,7 @@ pub use audit::{
 };
 pub use call_recorder::{CallRecorder, CallRecording};
 pub use catalog::{Candidate, Catalog, ModelCard, ModelSelection, Route};
+pub use door::Door;
 pub use emit::{Emitter, HostedCall, HostedCallResult, PartialAnswer, Start};
 pub use fault::{Fault, FaultKind, FaultParts};
 pub use hex::hex;
@@ -54,6 +57,7 @@ pub use model::{
 pub use network::{Network, NotANetwork};
 pub use ports::{BoxFuture, Clock, Fetch, FetchedFile, Seal};
 pub use raw_answer::RawAnswer;
+pub use request_context::{RequestContext, TraceContext};
 pub use retrieval::{ComparisonOperator, Condition, Embedder, Retrieval, RetrievalQuery, RetrievalResult};
 pub use scope::{Admin, Operator, Rights, Scope, TenantState};
 pub use session::{ServerCall, SessionTurn, TurnEnd, answer_text};
@@ -66,7 +70,9 @@ pub use tool::{
 };
 pub use tool_guidance::tool_usage_block;
 pub use toolset::{CallKind, CallMap, CallTarget, Choice, Description, Offer, Toolset, unwrap_custom, wire_name};
-pub use turn_summary::{CallSummary, Cost, NoObserver, Price, TokenSums, TurnObserver, TurnOrigin, TurnSummary, Wire};
+pub use turn_summary::{
+    CallSummary, Cost, NoObserver, Price, TokenSums, TurnObserver, TurnOrigin, TurnQueue, TurnSummary, Wire,
+};
 pub use units::{duration_from_text, duration_to_text, leading_number};
 pub use webhook::{
     DeliveryAttempt, DeliveryStatus, DueDelivery, WEBHOOK_EVENTS, WEBHOOK_TEST, WebhookDelivery, WebhookEndpoint,

@@ -13,7 +13,8 @@ use bytes::Bytes;
 use futures_core::Stream;
 
 use crate::{
-    call_recorder::CallRecorder, fault::Fault, history::History, loss::Loss, ports::BoxFuture, toolset::CallMap,
+    call_recorder::CallRecorder, fault::Fault, history::History, loss::Loss, ports::BoxFuture,
+    request_context::TraceContext, toolset::CallMap,
 };
 
 pub use error::ModelError;
@@ -141,6 +142,8 @@ pub struct AnswerContext {
     pub own: Option<String>,
     /// Records the answer byte for byte.
     pub recorder: Option<CallRecorder>,
+    /// The trace that the upstream is told about.
+    pub trace: Option<TraceContext>,
 }
 
 /// The events of one answer; each batch is what one piece of the network held.
@@ -171,6 +174,11 @@ pub trait Model: Send + Sync {
     /// The environment variable of a missing API key; none if no key is missing.
     fn missing_key(&self) -> Option<&str> {
         None
+    }
+
+    /// Whether the upstream is not called for now, because it failed repeatedly.
+    fn is_resting(&self) -> bool {
+        false
     }
 
     /// The upstream's own name of this model. Succeeds only if the upstream is reachable, accepts the key and has the model.

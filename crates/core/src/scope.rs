@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::request_context::{RequestContext, TraceContext};
+
 /// An authenticated caller. Stored data is accessible only through a scope.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scope {
@@ -11,14 +13,14 @@ pub struct Scope {
     rights: Rights,
     has_credential: bool,
     key_id: Option<Arc<str>>,
-    request_id: Option<Arc<str>>,
+    request: Option<Arc<RequestContext>>,
 }
 
 impl Scope {
     /// A caller whose credential was checked, or the owner of a turn that continues without its caller. A lint
     /// forbids all other uses.
     pub fn authenticated(tenant_id: i64, user: impl Into<Arc<str>>, state: TenantState, rights: Rights) -> Self {
-        Self { tenant_id, user: user.into(), state, rights, has_credential: true, key_id: None, request_id: None }
+        Self { tenant_id, user: user.into(), state, rights, has_credential: true, key_id: None, request: None }
     }
 
     /// The same caller without a credential, on a server that needs none.
@@ -33,10 +35,10 @@ impl Scope {
         Self { key_id, ..self }
     }
 
-    /// The same caller in a request with this id.
+    /// The same caller in this request.
     #[must_use]
-    pub fn with_request(self, request_id: Arc<str>) -> Self {
-        Self { request_id: Some(request_id), ..self }
+    pub fn with_request(self, request: Arc<RequestContext>) -> Self {
+        Self { request: Some(request), ..self }
     }
 
     /// The stored key that the caller authenticated with; none for keys of the configuration, tokens and callers without a key.
@@ -46,7 +48,17 @@ impl Scope {
 
     /// The id of the caller's request.
     pub fn request_id(&self) -> Option<&Arc<str>> {
-        self.request_id.as_ref()
+        self.request.as_ref().map(|request| request.id())
+    }
+
+    /// The caller's request.
+    pub fn request(&self) -> Option<&Arc<RequestContext>> {
+        self.request.as_ref()
+    }
+
+    /// The place of the caller's request in its trace, for requests to other servers.
+    pub fn trace(&self) -> Option<TraceContext> {
+        self.request.as_ref().and_then(|request| request.trace())
     }
 
     /// Whether the caller authenticated with a key or a token.
@@ -130,8 +142,11 @@ impl Rights {
     pub const ADMIN: Self = Self(2);
     /// Administer all tenants.
     pub const OPERATOR: Self = Self(4);
+    /// Read the metrics of the process.
+    pub const METRICS: Self = Self(8);
 
-    const NAMES: [(Self, &'static str); 3] = [(Self::USE, "use"), (Self::ADMIN, "admin"), (Self::OPERATOR, "operator")];
+    const NAMES: [(Self, &'static str); 4] =
+        [(Self::USE, "use"), (Self::ADMIN, "admin"), (Self::OPERATOR, "operator"), (Self::METRICS, "metrics")];
 
     /// The union.
     #[must_use]

@@ -10,6 +10,7 @@ mod bank;
 mod conversations;
 mod execute;
 mod files;
+mod flush_meter;
 mod knowledge;
 mod processes;
 mod responses;
@@ -42,6 +43,7 @@ pub use execute::{
     TakenStep,
 };
 pub use files::{FileListing, FileRecord, FileStore};
+pub use flush_meter::{FlushMeter, FlushReading};
 pub use knowledge::{
     Collection, DocumentListing, DocumentRecord, FoundChunk, KnowledgeQuery, KnowledgeStore, NewChunk, NewDocument,
 };

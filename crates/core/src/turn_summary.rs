@@ -1,8 +1,10 @@
 //! Facts about a turn without its content: what lists, usage, metrics and logs show.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use amalgam_protocol::{Status, Usage};
+
+use crate::request_context::RequestContext;
 
 /// The API through which a turn was requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -42,6 +44,8 @@ pub struct TurnOrigin {
     pub wire: Wire,
     /// The `x-request-id` of the request.
     pub request_id: Option<Arc<str>>,
+    /// The request, in the process that received it.
+    pub request: Option<Arc<RequestContext>>,
     /// The key that the caller authenticated with.
     pub key_id: Option<Arc<str>>,
     /// The profile that the turn uses.
@@ -237,6 +241,40 @@ impl TokenSums {
 pub trait TurnObserver: Send + Sync {
     /// A turn has ended, and if it is stored, its end is durable.
     fn turn_ended(&self, summary: &TurnSummary);
+
+    /// A server-run tool has finished a call; `failure` is the name of the kind of failure.
+    fn tool_ended(&self, tool: &str, failure: Option<&'static str>, took: Duration) {
+        let _ = (tool, failure, took);
+    }
+
+    /// A turn has waited for its position in a queue.
+    fn waited(&self, queue: TurnQueue, took: Duration) {
+        let _ = (queue, took);
+    }
+
+    /// A write of a turn has ended; `stored` says whether it succeeded.
+    fn written(&self, stored: bool, took: Duration) {
+        let _ = (stored, took);
+    }
+}
+
+/// Where turns wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TurnQueue {
+    /// Background turns, until a process has capacity.
+    Background,
+    /// Turns of a session, until the turns before them have ended.
+    Session,
+}
+
+impl TurnQueue {
+    /// The name in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Background => "background",
+            Self::Session => "session",
+        }
+    }
 }
 
 /// An observer that does nothing.

@@ -124,7 +124,7 @@ impl Engine {
             summary: None,
             answer: None,
         };
-        self.running.store.write(scope, write.into()).await
+        self.running.write(scope, write.into()).await
     }
 
     async fn stream_in_background(&self, run: Box<Run>) -> bool {

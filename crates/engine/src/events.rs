@@ -19,7 +19,7 @@ use tokio::{
     sync::watch,
     time::{Instant, Sleep, sleep_until},
 };
-use tracing::warn;
+use tracing::{debug, warn};
 
 use crate::{
     partial_usage::UncountedCall,
@@ -162,11 +162,13 @@ impl TurnEvents {
     }
 
     fn fail(&mut self, fault: &Fault) {
-        warn!(
+        // The line of the request reports the failed turn.
+        debug!(
             response.id = self.run.response_id(),
             upstream = self.run.upstream(),
-            kind = ?fault.kind,
+            class = fault.kind.name(),
             detail = fault.detail,
+            quote = fault.quote,
             "stream failed: {fault}",
         );
         self.run.end_call(Some(fault));

@@ -91,10 +91,15 @@ impl Engine {
                     }
                     call_record.failed(&fault, self.clock.now_ms());
                     warn!(
+                        request.id = call.scope.request_id().map(|id| &**id),
                         upstream = candidate.upstream,
+                        model = candidate.name,
+                        class = fault.kind.name(),
+                        code = fault.code.as_deref(),
                         detail = fault.detail,
                         "upstream failed, calling the next candidate"
                     );
+                    debug!(upstream = candidate.upstream, quote = fault.quote, "why the upstream failed: {fault}");
                     last = Some(fault);
                 }
             }
@@ -130,6 +135,7 @@ impl Engine {
                 announcement.translated();
             }
             call_record.begin(candidate, &mut prepared, self.clock.now_ms());
+            prepared.answer_context.trace = call.scope.trace();
             let error = match model.ask(&prepared).await {
                 Ok(stream) => {
                     // A history that was rewritten as text differs from what later turns would send.

@@ -377,7 +377,7 @@ impl Recorder {
 
     fn write(&self, write: TurnWrite) -> BoxFuture<'static, Result<WriteOutcome, StoreError>> {
         let (running, scope) = (Arc::clone(&self.running), self.scope.clone());
-        Box::pin(async move { running.store.write(&scope, write.into()).await })
+        Box::pin(async move { running.write(&scope, write.into()).await })
     }
 }
 
@@ -415,7 +415,7 @@ async fn write_with_retries(
     let mut pauses = PAUSES.iter();
     let mut uncertain = false;
     loop {
-        match running.store.write(scope, Arc::clone(write)).await {
+        match running.write(scope, Arc::clone(write)).await {
             Err(error @ (StoreError::Unavailable(_) | StoreError::Busy)) => {
                 uncertain = true;
                 let Some(pause) = pauses.next() else { return (Err(error), uncertain) };

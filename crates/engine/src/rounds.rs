@@ -280,9 +280,9 @@ impl Run {
             recording = Some(recorder.record_intents(records));
             journal = Some(recorder.journal());
         }
-        let store = Arc::clone(&rounds.engine.running.store);
+        let running = Arc::clone(&rounds.engine.running);
         let batch =
-            CallBatch { jobs, recording, journal, store, response_id, scope, limits, sequential, progress: sender };
+            CallBatch { jobs, recording, journal, running, response_id, scope, limits, sequential, progress: sender };
         let running = run_batch(batch);
         self.has_output = true;
         self.phase = Phase::RunningTools(Box::new(ToolPhase {

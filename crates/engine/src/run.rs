@@ -4,7 +4,7 @@ use std::{collections::HashSet, pin::pin, sync::Arc, time::Duration};
 
 use amalgam_core::{
     BoxFuture, Clock, Delivery, Emitter, Fault, FaultKind, Fetch, Ids, Loss, ModelEvent, ModelStream, Start, Stem,
-    Store, StoreError, TurnObserver, TurnOrigin, TurnSummary,
+    Store, StoreError, TurnObserver, TurnOrigin, TurnQueue, TurnSummary,
     store::{Ending, ProcessId, WriteOutcome},
 };
 use amalgam_protocol::{Provenance, ResponseSettings, Status};
@@ -166,6 +166,16 @@ impl Engine {
         Self { settings, ..self.clone() }
     }
 
+    /// Is told about turns.
+    pub fn observer(&self) -> &Arc<dyn TurnObserver> {
+        &self.running.observer
+    }
+
+    fn report_background_wait(&self, created_at_ms: u64) {
+        let waited = Duration::from_millis(self.clock.now_ms().saturating_sub(created_at_ms));
+        self.running.observer.waited(TurnQueue::Background, waited);
+    }
+
     /// The number of turns that run now.
     pub fn in_flight(&self) -> usize {
         self.admission.in_flight()
@@ -218,6 +228,9 @@ impl Engine {
         }
         let slot = self.admission.enter()?;
         let started = Instant::now();
+        if start.resumes_after.is_some() {
+            self.report_background_wait(start.identity.created_at_ms);
+        }
         let deadline = started + self.settings.turn_deadline;
         let shutdown = slot.shutdown();
         let Identity { response_id, created_at_ms } = start.identity.clone();

@@ -8,8 +8,14 @@ use std::{
     },
 };
 
-use amalgam_core::{Clock, Fault, Store, StoreError, TurnObserver, TurnSummary, store::ProcessId};
-use tokio::sync::{Notify, watch};
+use amalgam_core::{
+    Clock, Fault, Scope, Store, StoreError, TurnObserver, TurnSummary,
+    store::{ProcessId, TurnWrite, WriteOutcome},
+};
+use tokio::{
+    sync::{Notify, watch},
+    time::Instant,
+};
 
 use crate::{call_record::RequestBodies, tasks::Tasks, unstored_turns::UnstoredTurns};
 
@@ -96,6 +102,14 @@ impl RunningTurns {
     /// The running turns of this process.
     pub(crate) fn summaries(&self) -> Vec<TurnSummary> {
         lock(&self.summaries).values().map(|summary| TurnSummary::clone(summary)).collect()
+    }
+
+    /// Writes for a turn, and reports how long it took.
+    pub(crate) async fn write(&self, scope: &Scope, write: Arc<TurnWrite>) -> Result<WriteOutcome, StoreError> {
+        let started = Instant::now();
+        let written = self.store.write(scope, write).await;
+        self.observer.written(written.is_ok(), started.elapsed());
+        written
     }
 
     /// Reports the end of a turn that is not stored.

@@ -3,7 +3,7 @@
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use amalgam_core::{
-    BoxFuture, Fault, Scope, ServerTool, Store, ToolCall, ToolError,
+    BoxFuture, Fault, Scope, ServerTool, ToolCall, ToolError,
     store::{ToolOutcome, ToolRun, WriteOutcome},
     turn::{SubstituteOutput, ToolFailure, arguments},
 };
@@ -13,9 +13,9 @@ use tokio::{
     sync::mpsc::UnboundedSender,
     time::{Instant, sleep, timeout},
 };
-use tracing::warn;
+use tracing::{debug, warn};
 
-use crate::{recorder::Journal, run::cancellation, turn_tools::ToolLimits};
+use crate::{recorder::Journal, run::cancellation, running_turns::RunningTurns, turn_tools::ToolLimits};
 
 /// The pause before an idempotent call is retried.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
@@ -89,7 +89,7 @@ pub(crate) struct CallBatch {
     /// The write that journals the calls, including those that do not run.
     pub(crate) recording: Option<BoxFuture<'static, Result<WriteOutcome, amalgam_core::StoreError>>>,
     pub(crate) journal: Option<Journal>,
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) running: Arc<RunningTurns>,
     pub(crate) response_id: String,
     pub(crate) scope: Scope,
     pub(crate) limits: ToolLimits,
@@ -99,7 +99,7 @@ pub(crate) struct CallBatch {
 
 /// Runs calls. Returns when all have finished.
 pub(crate) async fn run_batch(batch: CallBatch) -> Result<(), Fault> {
-    let CallBatch { jobs, recording, journal, store, response_id, scope, limits, sequential, progress } = batch;
+    let CallBatch { jobs, recording, journal, running, response_id, scope, limits, sequential, progress } = batch;
     if let Some(recording) = recording {
         match recording.await? {
             WriteOutcome::Kept => {}
@@ -111,15 +111,15 @@ pub(crate) async fn run_batch(batch: CallBatch) -> Result<(), Fault> {
     let at_once = if sequential { 1 } else { limits.parallel.max(1) };
     let mut ended = stream::iter(jobs)
         .map(|job| {
-            let (scope, journal, store, response_id) = (scope.clone(), journal.clone(), &store, &response_id);
+            let (scope, journal, running, response_id) = (scope.clone(), journal.clone(), &running, &response_id);
             async move {
                 // Used just before the call runs, so that a turn that is refused earlier does not use it up.
                 let may_run = match &job.approval_id {
-                    Some(id) => store.use_approval(&scope, id, response_id).await?,
+                    Some(id) => running.store.use_approval(&scope, id, response_id).await?,
                     None => true,
                 };
                 let outcome = match may_run {
-                    true => run(&job, &scope, &limits).await,
+                    true => run(&job, &scope, &limits, running).await,
                     false => Outcome::failed(ToolFailure::Denied, ACTED_ON, None),
                 };
                 if let Some(journal) = journal {
@@ -139,7 +139,7 @@ pub(crate) async fn run_batch(batch: CallBatch) -> Result<(), Fault> {
     Ok(())
 }
 
-async fn run(job: &Job, scope: &Scope, limits: &ToolLimits) -> Outcome {
+async fn run(job: &Job, scope: &Scope, limits: &ToolLimits, running: &RunningTurns) -> Outcome {
     let started = Instant::now();
     let mut outcome = try_once(job, scope, limits).await;
     // Only idempotent calls are retried. S3
@@ -148,9 +148,22 @@ async fn run(job: &Job, scope: &Scope, limits: &ToolLimits) -> Outcome {
         outcome = try_once(job, scope, limits).await;
     }
     outcome.duration = started.elapsed();
-    if let (Some(failure), Some(detail)) = (outcome.failure, &outcome.detail) {
-        warn!(tool = ?job.tool, failure = failure.name(), detail, "a tool call failed");
+    let (tool, failure) = (job.tool.name.as_str(), outcome.failure.map(ToolFailure::name));
+    if let Some(failure) = failure {
+        warn!(
+            request.id = scope.request_id().map(|id| &**id),
+            tenant = scope.tenant_id(),
+            tool,
+            failure,
+            duration_ms = outcome.duration.as_millis() as u64,
+            "a tool call failed"
+        );
+        // The text may quote an answer of the tool's server.
+        if let Some(detail) = &outcome.detail {
+            debug!(tool, detail, "why the tool call failed");
+        }
     }
+    running.observer.tool_ended(tool, failure, outcome.duration);
     outcome
 }
 

@@ -258,6 +258,10 @@ impl ModelNames {
 }
 
 impl Catalog for ModelNames {
+    fn resting(&self) -> Vec<(String, bool)> {
+        self.registry.resting()
+    }
+
     fn resolve<'a>(&'a self, _scope: &'a Scope, name: &'a str) -> BoxFuture<'a, Result<Option<Route>, Fault>> {
         match self.known(name) {
             Some(route) => Box::pin(ready(Ok(Some(route)))),

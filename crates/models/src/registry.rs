@@ -92,6 +92,11 @@ impl UpstreamRegistry {
         self.find(upstream).map(|found| Arc::clone(&found.model))
     }
 
+    /// Every upstream with whether its circuit breaker is open. Breakers of tenants' own credentials are not included.
+    pub(crate) fn resting(&self) -> Vec<(String, bool)> {
+        self.upstreams.iter().map(|upstream| (upstream.name.clone(), upstream.model.is_resting())).collect()
+    }
+
     /// The models that an upstream serves: as configured, or as it lists them, cached for a while. An upstream that
     /// lists none serves none by name. Takes at most five seconds.
     pub(crate) async fn listed(&self, upstream: &str) -> Arc<[String]> {

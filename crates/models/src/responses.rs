@@ -84,6 +84,10 @@ impl Model for Responses {
         self.transport.missing_key()
     }
 
+    fn is_resting(&self) -> bool {
+        self.transport.is_resting()
+    }
+
     fn identify<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<String, ModelError>> {
         Box::pin(self.transport.identify(name, &[]))
     }

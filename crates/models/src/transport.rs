@@ -116,6 +116,11 @@ impl Transport {
         })
     }
 
+    /// Whether the circuit breaker is open.
+    pub(crate) fn is_resting(&self) -> bool {
+        self.breaker.is_open()
+    }
+
     /// The credential, for adapters that send it in a header of their own.
     pub(crate) fn key(&self) -> Result<Option<&SecretString>, ModelError> {
         match &self.key {
@@ -138,7 +143,8 @@ impl Transport {
         decoder: impl FnOnce() -> D,
     ) -> Result<ModelStream, ModelError> {
         self.key()?;
-        let head = self.requests.post(path, headers, prepared.delivery, prepared.body.len())?;
+        let head =
+            self.requests.post(path, headers, prepared.delivery, prepared.body.len(), prepared.answer_context.trace)?;
         let recorder = prepared.answer_context.recorder.as_ref();
         if let Some(recorder) = recorder {
             let secrets = self.secrets.clone();
@@ -181,7 +187,7 @@ impl Transport {
     /// Posts a body and reads the whole answer, such as the embeddings of texts.
     pub(crate) async fn post(&self, path: &str, body: Bytes) -> Result<Bytes, ModelError> {
         self.key()?;
-        let head = self.requests.post(path, &[], Delivery::Whole, body.len())?;
+        let head = self.requests.post(path, &[], Delivery::Whole, body.len(), None)?;
         let first_byte = Some(self.first_byte_timeout);
         let ((_head, mut answer), permit) = self.send(head, &body, first_byte, None).await?;
         let read = answer::whole(&mut answer, Vec::new(), self.idle_timeout).await;

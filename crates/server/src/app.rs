@@ -11,7 +11,10 @@ use std::{
 use arc_swap::ArcSwap;
 use axum::extract::FromRef;
 
-use crate::{auth::Auth, body::BodyLimits, origins::AllowedOrigins, request_memory::RequestMemory, wires::Checks};
+use crate::{
+    auth::Auth, body::BodyLimits, origins::AllowedOrigins, request_log::RequestLog, request_memory::RequestMemory,
+    wires::Checks,
+};
 
 /// The parts that the binary assembles.
 pub struct ServerParts {
@@ -21,6 +24,8 @@ pub struct ServerParts {
     pub auth: Auth,
     /// The origins whose pages may call the server.
     pub origins: AllowedOrigins,
+    /// Writes a line for each request, and counts.
+    pub log: Arc<RequestLog>,
 }
 
 /// The application with its HTTP parts. A request keeps the one that it started with.
@@ -34,6 +39,7 @@ pub struct App {
     /// The part of the budget for responses that WebSockets remember.
     pub(crate) connection_memory: RequestMemory,
     pub(crate) origins: AllowedOrigins,
+    pub(crate) log: Arc<RequestLog>,
     /// Shared with the versions before and after a reload.
     ready: Arc<AtomicBool>,
 }
@@ -48,7 +54,7 @@ impl Deref for App {
 
 impl App {
     /// Assembles the parts.
-    pub fn new(ServerParts { app, auth, origins }: ServerParts) -> Self {
+    pub fn new(ServerParts { app, auth, origins, log }: ServerParts) -> Self {
         let memory = RequestMemory::new(app.limits.request_bytes_total);
         Self {
             auth,
@@ -56,6 +62,7 @@ impl App {
             connection_memory: memory.part(app.limits.remembered_bytes),
             memory,
             origins,
+            log,
             ready: Arc::new(AtomicBool::new(true)),
             app,
         }
@@ -70,6 +77,7 @@ impl App {
             memory: self.memory.clone(),
             connection_memory: self.connection_memory.clone(),
             origins: self.origins.clone(),
+            log: Arc::clone(&self.log),
             ready: Arc::clone(&self.ready),
         }
     }

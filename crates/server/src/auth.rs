@@ -97,6 +97,8 @@ pub(crate) enum RequiredRight {
     Use,
     /// A right to administer, always with a key.
     Admin,
+    /// The right to read metrics, or to administer.
+    Metrics,
 }
 
 /// The outcome of authentication.
@@ -173,6 +175,17 @@ impl Auth {
             Ok((hash, credential)) => self.identify(request, required_right, hash, credential),
             Err(fault) => CallerLookup::Done(Err(fault)),
         }
+    }
+
+    /// Whether the caller is a program on this machine: the connection is a loopback connection, no proxy has forwarded the request, and
+    /// the host name means this machine.
+    pub(crate) fn comes_from_this_machine<B>(&self, request: &Request<B>) -> bool {
+        let headers = request.headers();
+        let is_loopback =
+            request.extensions().get::<Peer>().is_some_and(|peer| peer.address.ip().to_canonical().is_loopback());
+        let forwarded =
+            ["forwarded", "x-forwarded-for", "x-real-ip", "via"].iter().any(|name| headers.contains_key(*name));
+        is_loopback && !forwarded && is_local(request.uri(), headers)
     }
 
     /// Writes the last-used times of keys periodically, as long as it is polled.
@@ -393,6 +406,9 @@ impl Inner {
         let allowed = match required_right {
             RequiredRight::Use => rights.contains(Rights::USE),
             RequiredRight::Admin => rights.contains(Rights::ADMIN) || rights.contains(Rights::OPERATOR),
+            RequiredRight::Metrics => {
+                [Rights::METRICS, Rights::ADMIN, Rights::OPERATOR].iter().any(|right| rights.contains(*right))
+            }
         };
         if !allowed {
             return Err(Fault::new(FaultKind::Forbidden, "Your API key does not have the right to do this."));

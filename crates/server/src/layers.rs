@@ -11,17 +11,18 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use amalgam_core::{BoxFuture, Fault, IdKind, Ids, Scope};
+use amalgam_core::{BoxFuture, Fault, IdKind, Ids, RequestContext, Scope, TraceContext};
 use axum::{Router, body::Body, extract::Request, response::Response, routing::future::RouteFuture};
 use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 use http_body::Body as _;
 use tower::Service;
 
 use crate::{
-    app::CurrentApp,
+    app::{App, CurrentApp},
     auth::{CallerLookup, RequiredRight},
     body,
     origins::Page,
+    request_log::OpenRequest,
     wires,
 };
 
@@ -47,6 +48,8 @@ pub(crate) enum WireSet {
     WithoutAdministration,
     /// Only the administration.
     Administration,
+    /// Only metrics, without a key.
+    Metrics,
 }
 
 impl AuthenticatedRouter {
@@ -54,7 +57,18 @@ impl AuthenticatedRouter {
         Self { app, router, wires }
     }
 
+    /// Whether a request needs no credential.
+    fn is_public(&self, app: &App, request: &Request) -> bool {
+        let path = request.uri().path();
+        let is_metrics = path == wires::METRICS;
+        wires::is_public(path)
+            || is_metrics && (self.wires == WireSet::Metrics || app.auth.comes_from_this_machine(request))
+    }
+
     fn required_right(&self, path: &str) -> RequiredRight {
+        if path == wires::METRICS {
+            return RequiredRight::Metrics;
+        }
         match self.wires != WireSet::WithoutAdministration && wires::is_administration(path) {
             true => RequiredRight::Admin,
             false => RequiredRight::Use,
@@ -81,33 +95,39 @@ impl Service<Request<Body>> for AuthenticatedRouter {
     /// every request without a scope to a route that is not public.
     fn call(&mut self, request: Request<Body>) -> PendingResponse {
         let id = request_id(request.headers());
-        let path = request.uri().path();
-        let is_public = wires::is_public(path);
+        let context = RequestContext::new(shared(&id), trace(request.headers()));
         let app = self.app.load();
+        let mut open = OpenRequest::new(&app.log, &request, Arc::new(context));
+        let path = request.uri().path();
+        let is_public = self.is_public(&app, &request);
         let page = match expect_host(&request).and_then(|()| app.origins.check(&request, is_public)) {
             Ok(page) => page,
-            Err(fault) => return PendingResponse { id: Some(id), page: Page::Own, step: self.refuse(&request, fault) },
+            Err(fault) => {
+                let step = self.refuse(&request, fault);
+                return PendingResponse { id: Some(id), open: Some(open), page: Page::Own, step };
+            }
         };
         let step = match (page.preflight(&request), is_public) {
             (Some(response), _) => Step::Refused(Some(response)),
             (None, true) => Step::Routed(self.router.call(request)),
             (None, false) => match app.auth.admit(&request, self.required_right(path)) {
-                CallerLookup::Done(scope) => self.route(request, shared(&id), scope),
+                CallerLookup::Done(scope) => self.route(request, &mut open, scope),
                 CallerLookup::Pending(lookup) => Step::Authenticating(Box::new(PendingAuthentication {
                     lookup,
                     request: Some(request),
-                    request_id: shared(&id),
                     router: self.clone(),
                 })),
             },
         };
-        PendingResponse { id: Some(id), page, step }
+        PendingResponse { id: Some(id), open: Some(open), page, step }
     }
 }
 
 /// A pending response, with the request's id.
 pub struct PendingResponse {
     id: Option<HeaderValue>,
+    /// The request; dropped before its response, it is logged as a disconnection.
+    open: Option<Box<OpenRequest>>,
     page: Page,
     step: Step,
 }
@@ -123,20 +143,20 @@ enum Step {
 struct PendingAuthentication {
     lookup: BoxFuture<'static, Result<Scope, Fault>>,
     request: Option<Request>,
-    request_id: Arc<str>,
     router: AuthenticatedRouter,
 }
 
 impl AuthenticatedRouter {
     /// Passes an admitted request to its route, or refuses it.
-    fn route(&mut self, mut request: Request, request_id: Arc<str>, scope: Result<Scope, Fault>) -> Step {
+    fn route(&mut self, mut request: Request, open: &mut OpenRequest, scope: Result<Scope, Fault>) -> Step {
         let scope = scope.and_then(|scope| {
             let form = wires::is_upload(&request);
             body::expect_type(&request, form).map(|()| scope)
         });
         match scope {
             Ok(scope) => {
-                request.extensions_mut().insert(scope.with_request(request_id));
+                open.set_caller(&scope);
+                request.extensions_mut().insert(scope.with_request(Arc::clone(open.context())));
                 Step::Routed(self.router.call(request))
             }
             Err(fault) => self.refuse(&request, fault),
@@ -153,11 +173,11 @@ impl Future for PendingResponse {
     type Output = Result<Response, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if let Step::Authenticating(pending) = &mut self.step {
+        let Self { open, step, .. } = &mut *self;
+        if let (Step::Authenticating(pending), Some(open)) = (&mut *step, open) {
             let scope = ready!(pending.lookup.as_mut().poll(context));
             let request = pending.request.take().unwrap_or_default();
-            let request_id = Arc::clone(&pending.request_id);
-            self.step = pending.router.route(request, request_id, scope);
+            *step = pending.router.route(request, open, scope);
         }
         let mut response = match &mut self.step {
             // Not reached: the block above has replaced this step.
@@ -172,7 +192,10 @@ impl Future for PendingResponse {
             response.headers_mut().insert(REQUEST_ID, id);
         }
         std::mem::replace(&mut self.page, Page::Own).mark(response.headers_mut());
-        Poll::Ready(Ok(response))
+        Poll::Ready(Ok(match self.open.take() {
+            Some(open) => open.answered(response),
+            None => response,
+        }))
     }
 }
 
@@ -194,6 +217,11 @@ pub(crate) fn unread(request: &Request, mut response: Response) -> Response {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     response
+}
+
+/// The caller's place in a trace; it is passed on to upstreams and tools.
+fn trace(headers: &HeaderMap) -> Option<TraceContext> {
+    headers.get(TraceContext::HEADER).and_then(|value| TraceContext::parse(value.to_str().ok()?))
 }
 
 /// A request id as text.

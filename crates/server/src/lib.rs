@@ -5,8 +5,10 @@ mod auth;
 mod body;
 mod layers;
 mod listener;
+mod metrics;
 mod origins;
 mod proxies;
+mod request_log;
 mod request_memory;
 #[cfg(test)]
 mod testing;
@@ -21,7 +23,9 @@ pub use listener::{
     CertificateFiles, ConnectionKey, DrainReport, ListenerConfig, ListeningSocket, Peer, ServerTls, TlsError, Validity,
     serve,
 };
+pub use metrics::{BuildInfo, Metrics};
 pub use origins::AllowedOrigins;
 pub use proxies::TrustedProxies;
+pub use request_log::{RequestLog, RequestLogSettings};
 pub use request_memory::RequestMemory;
-pub use wires::{ROUTES, RouteInfo, administration, openapi, router, without_administration};
+pub use wires::{ROUTES, RouteInfo, administration, metrics, openapi, router, without_administration};

@@ -21,10 +21,10 @@ use amalgam_core::{
     ModelSelection, Operator, Rights, Route, Scope, Seal, Store, TenantState,
     store::{
         Answer, AppendOutcome, AuditFilter, AuditStore, CancelOutcome, Claim, Conversation, ConversationItem,
-        ConversationStore, EventTail, IdempotencyKey, KeyRecord, Lineage, Listing, NewItem, NewKey, Page, ProcessId,
-        ProcessStore, PruneCounts, QueuedTurn, RecoveryCounts, Reset, ResponseStore, Retention, Stored, StoredResponse,
-        TenancyStore, TenantChange, TenantRecord, TurnCursor, TurnFilter, TurnPage, TurnRecord, TurnStore, TurnWrite,
-        TurnsOf, UsageQuery, UsageStore, UsageSums, WriteOutcome,
+        ConversationStore, EventTail, FlushMeter, IdempotencyKey, KeyRecord, Lineage, Listing, NewItem, NewKey, Page,
+        ProcessId, ProcessStore, PruneCounts, QueuedTurn, RecoveryCounts, Reset, ResponseStore, Retention, Stored,
+        StoredResponse, TenancyStore, TenantChange, TenantRecord, TurnCursor, TurnFilter, TurnPage, TurnRecord,
+        TurnStore, TurnWrite, TurnsOf, UsageQuery, UsageStore, UsageSums, WriteOutcome,
     },
 };
 use amalgam_engine::{Admission, Engine, EngineSettings, QueueLimits, ToolLimits};
@@ -40,8 +40,10 @@ use crate::{
     app::{App, ServerParts},
     auth::{Auth, AuthParts},
     layers::AuthenticatedRouter,
+    metrics::{BuildInfo, Metrics},
     origins::AllowedOrigins,
     proxies::TrustedProxies,
+    request_log::{RequestLog, RequestLogSettings},
     wires::router,
 };
 
@@ -122,7 +124,9 @@ pub(crate) fn app(state: TenantState) -> Arc<App> {
         session_queues: SessionQueues::default(),
         reload: ReloadRequests::new().0,
     };
-    Arc::new(App::new(ServerParts { app: Arc::new(application), auth, origins: AllowedOrigins::default() }))
+    let metrics = Metrics::new(&BuildInfo::default(), FlushMeter::default());
+    let log = Arc::new(RequestLog::new(metrics, &RequestLogSettings::default()));
+    Arc::new(App::new(ServerParts { app: Arc::new(application), auth, origins: AllowedOrigins::default(), log }))
 }
 
 /// What a server answers.

@@ -64,6 +64,9 @@ impl RouteInfo {
     }
 }
 
+/// The path of the metrics.
+pub(crate) const METRICS: &str = "/metrics";
+
 /// All routes. A route that is not public here requires authentication; tests compare the router and the OpenAPI
 /// document with this list.
 pub static ROUTES: &[RouteInfo] = &[
@@ -154,6 +157,7 @@ pub static ROUTES: &[RouteInfo] = &[
     RouteInfo::guarded(Method::POST, "/admin/reload"),
     RouteInfo::guarded(Method::GET, "/admin/turns/{response_id}"),
     RouteInfo::guarded(Method::GET, "/admin/usage"),
+    RouteInfo::guarded(Method::GET, METRICS),
     RouteInfo::public(Method::GET, "/healthz"),
     RouteInfo::public(Method::GET, "/readyz"),
     RouteInfo::public(Method::GET, "/openapi.json"),
@@ -178,6 +182,11 @@ pub fn without_administration(app: impl Into<CurrentApp>) -> AuthenticatedRouter
 pub fn administration(app: impl Into<CurrentApp>) -> AuthenticatedRouter {
     let routes = Router::new().merge(admin::routes()).merge(ops::routes()).merge(site::routes());
     authenticated(app.into(), routes, WireSet::Administration)
+}
+
+/// Only metrics, for a listener of its own that needs no key.
+pub fn metrics(app: impl Into<CurrentApp>) -> AuthenticatedRouter {
+    authenticated(app.into(), ops::routes(), WireSet::Metrics)
 }
 
 fn api_routes() -> Router<CurrentApp> {

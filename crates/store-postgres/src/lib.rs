@@ -40,7 +40,7 @@ use std::{
     time::Duration,
 };
 
-use amalgam_core::StoreError;
+use amalgam_core::{StoreError, store::FlushMeter};
 use amalgam_store::{
     SqlStore,
     backup::BackupError,
@@ -72,6 +72,8 @@ pub struct PostgresOptions {
     pub deadline: Duration,
     /// What to do with migrations that the database lacks.
     pub migrations: Migrations,
+    /// Counts commits of turns' writes.
+    pub flushes: FlushMeter,
 }
 
 impl Default for PostgresOptions {
@@ -85,6 +87,7 @@ impl Default for PostgresOptions {
             statement: Duration::from_secs(5),
             deadline: Duration::from_secs(8),
             migrations: Migrations::Run,
+            flushes: FlushMeter::default(),
         }
     }
 }

@@ -15,7 +15,7 @@ use std::{
 
 use amalgam_core::{
     Scope, Stem, StoreError,
-    store::{TurnWrite, WriteOutcome},
+    store::{FlushMeter, TurnWrite, WriteOutcome},
 };
 use amalgam_store::notifications::Notifications;
 use tokio::{
@@ -67,6 +67,7 @@ impl Writers {
                 connection: None,
                 notifications: Arc::clone(notifications),
                 unsettled: HashSet::new(),
+                flushes: options.flushes.clone(),
                 wait: options.wait,
                 deadline: options.deadline,
             };
@@ -109,6 +110,8 @@ struct Writer {
     notifications: Arc<Notifications>,
     /// Marks of writes whose outcome is not known.
     unsettled: HashSet<i64>,
+    /// Counts commits.
+    flushes: FlushMeter,
     wait: Duration,
     deadline: Duration,
 }
@@ -300,10 +303,14 @@ impl Writer {
     async fn attempt(&mut self, jobs: &[Job]) -> Result<Vec<WriteOutcome>, Attempt> {
         self.connected().await.map_err(Attempt::NoConnection)?;
         let connection = self.connection.as_ref().expect("it is connected");
+        let started = Instant::now();
         let done = match time::timeout(self.deadline, batch::run(connection, jobs)).await {
             Ok(done) => done,
             Err(_) => Err(PostgresFailure::timed_out()),
         };
+        if done.is_ok() {
+            self.flushes.add(jobs.len(), started.elapsed());
+        }
         done.map_err(|failure| {
             if failure.kind() == FailureKind::Disconnected {
                 self.connection = None;

@@ -48,7 +48,10 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use amalgam_core::{BoxFuture, Operator, store::Stored};
+use amalgam_core::{
+    BoxFuture, Operator,
+    store::{FlushMeter, Stored},
+};
 use amalgam_store::{
     IndexSyntax, Repeat, SqlEngine, SqlStore, Work,
     migrate::{MigrationError, MigrationStatus, Migrations},
@@ -87,6 +90,8 @@ pub struct SqliteOptions {
     pub migration_backup: MigrationBackup,
     /// What to do on a disk without room.
     pub full_disk: FullDisk,
+    /// Counts commits.
+    pub flushes: FlushMeter,
 }
 
 /// How a database is opened on a disk without room.
@@ -118,6 +123,7 @@ impl Default for SqliteOptions {
             migrations: Migrations::Run,
             migration_backup: MigrationBackup::Make,
             full_disk: FullDisk::Refuse,
+            flushes: FlushMeter::default(),
         }
     }
 }
@@ -209,6 +215,7 @@ impl Sqlite {
             notifications: Arc::clone(&store.notifications),
             checkpointer: Arc::clone(&checkpointer),
             read_only: Arc::clone(&store.read_only),
+            flushes: options.flushes.clone(),
         };
         let opened = opening::open(&work, &options)?;
         store.start("store-writer", move || work.run(opened.writer))?;

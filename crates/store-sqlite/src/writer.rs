@@ -8,8 +8,10 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
+    time::Instant,
 };
 
+use amalgam_core::store::FlushMeter;
 use amalgam_store::notifications::Notifications;
 use rusqlite::Connection;
 use tracing::{info, warn};
@@ -33,6 +35,8 @@ pub(super) struct Writer {
     pub(super) checkpointer: Arc<Checkpointer>,
     /// Whether the store was opened on a disk without room, and nothing was committed since.
     pub(super) read_only: Arc<AtomicBool>,
+    /// Counts commits.
+    pub(super) flushes: FlushMeter,
 }
 
 /// The connection of the writer, and what it can be used for.
@@ -115,7 +119,9 @@ impl Writer {
             let connection = JobConnection::new(&self.connect_to_write(slot)?.connection);
             connection.with(|transaction| transaction.database.begin())?;
             self.run_jobs(&connection, group, joining)?;
+            let started = Instant::now();
             connection.with(|transaction| transaction.database.commit())?;
+            self.flushes.add(group.len(), started.elapsed());
             Ok(connection.into_topics())
         })?;
         if self.read_only.swap(false, Ordering::AcqRel) {

@@ -1,5 +1,6 @@
 //! Configured headers for a service: validated once, with secrets kept separate.
 
+use amalgam_core::TraceContext;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret as _, SecretString};
 
@@ -62,6 +63,13 @@ pub(crate) fn value(text: &str) -> Option<HeaderValue> {
     let mut value = HeaderValue::from_str(text).ok()?;
     value.set_sensitive(true);
     Some(value)
+}
+
+/// Adds the trace that a call belongs to, unless the tool's own headers name one.
+pub(crate) fn pass_trace(headers: &mut HeaderMap, trace: Option<TraceContext>) {
+    if let Some(value) = trace.and_then(|trace| HeaderValue::try_from(trace.to_string()).ok()) {
+        headers.entry(TraceContext::HEADER).or_insert(value);
+    }
 }
 
 #[cfg(test)]

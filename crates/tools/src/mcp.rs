@@ -11,7 +11,7 @@ mod stdio;
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-use amalgam_core::{BankFault, BoxFuture, Handler, Scope, ToolCall, ToolError, ToolOutput};
+use amalgam_core::{BankFault, BoxFuture, Handler, Scope, ToolCall, ToolError, ToolOutput, TraceContext};
 use amalgam_protocol::{Json, Raw, Writer};
 use secrecy::SecretString;
 use tokio::{
@@ -157,14 +157,14 @@ impl Inner {
             return Ok(known.tools.clone());
         }
         let mut listing = Listing::default();
-        while listing.take(self.ask("tools/list", listing.params().raw()).await?.raw()) {}
+        while listing.take(self.ask("tools/list", listing.params().raw(), None).await?.raw()) {}
         let tools = listing.finish(&self.label);
         *listed = Some(ToolList { tools: tools.clone(), at: Instant::now(), changes });
         Ok(tools)
     }
 
-    async fn ask(&self, method: &'static str, params: Raw<'_>) -> Result<Json, Failure> {
-        let answer = timeout(self.timeout, self.link.ask(method, params)).await;
+    async fn ask(&self, method: &'static str, params: Raw<'_>, trace: Option<TraceContext>) -> Result<Json, Failure> {
+        let answer = timeout(self.timeout, self.link.ask(method, params, trace)).await;
         answer.unwrap_or(Err(Failure::Tool(ToolError::TimedOut)))
     }
 }
@@ -176,9 +176,10 @@ impl ToolList {
 }
 
 impl Link {
-    async fn ask(&self, method: &'static str, params: Raw<'_>) -> Result<Json, Failure> {
+    /// A trace is passed on where the protocol has a header for it.
+    async fn ask(&self, method: &'static str, params: Raw<'_>, trace: Option<TraceContext>) -> Result<Json, Failure> {
         match self {
-            Self::Http(link) => link.ask(method, params).await,
+            Self::Http(link) => link.ask(method, params, trace).await,
             Self::Stdio(link) => link.ask(method, params).await,
         }
     }
@@ -205,7 +206,7 @@ impl Handler for Tool {
                 params.key("name").string(&self.name);
                 params.key("arguments").raw(call.arguments);
             });
-            let result = self.server.0.ask("tools/call", Json::from_writer(params).raw()).await?;
+            let result = self.server.0.ask("tools/call", Json::from_writer(params).raw(), call.scope.trace()).await?;
             result::output(result.raw())
         })
     }

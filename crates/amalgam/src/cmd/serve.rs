@@ -83,6 +83,8 @@ pub(crate) async fn run(input: ServeInput) -> anyhow::Result<()> {
         true => None,
         false => Some(listen("admin_listen", &config.server.admin_listen)?),
     };
+    // Scrapers in the same network need neither a key nor TLS.
+    let metrics = config.metrics_listen.as_ref().map(|address| Listener::bind(address, None)).transpose()?;
     let mut signals = Signals::new()?;
     if let Some(issued) = first_key {
         startup::hand_over_first_key(&config, &issued)?;
@@ -90,6 +92,9 @@ pub(crate) async fn run(input: ServeInput) -> anyhow::Result<()> {
     startup::log_configuration(&config, &main, admin.as_ref());
     if let Some(admin) = &admin {
         print_stdout(format_args!("amalgam administration on {}", admin.shown()))?;
+    }
+    if let Some(metrics) = &metrics {
+        print_stdout(format_args!("amalgam metrics on {}", metrics.shown()))?;
     }
     // One line that scripts wait for; everything else goes to the log.
     print_stdout(format_args!("amalgam listening on {}", main.shown()))?;
@@ -123,9 +128,14 @@ pub(crate) async fn run(input: ServeInput) -> anyhow::Result<()> {
             }
         }
     };
+    let metrics = async {
+        if let Some(metrics) = metrics {
+            metrics.serve(amalgam_server::metrics(app.clone()), limits(), stop.clone()).await;
+        }
+    };
     // Turns whose caller has left have as long as those whose caller waits.
     let working = async {
-        let report = serving.await;
+        let (report, ()) = tokio::join!(serving, metrics);
         engine.wait_for_tasks().await;
         report
     };

@@ -12,6 +12,7 @@ use super::reader::Reader;
 use super::schema::Section;
 use super::secret::Secret;
 use super::sources::{Flags, Sources};
+use super::value::DoorLevels;
 use super::{
     Choice as _, Config, Egress, Execute, Jwt, KeySetLocation, Kind, Limits, LoadedConfig, Log, Mcp, McpTransport,
     Modality, Pool, Remote, Retention, Server, StoreUrl, Tenant, TlsFiles, Upstream, assistant, checks, environment,
@@ -74,8 +75,8 @@ fn config(reader: &mut Reader<'_>, sources: &Sources) -> Config {
     let process = &KeyPath::section(Section::Process);
     let _: Option<String> = reader.optional(process, "config");
     let data: PathBuf = reader.value(process, "data");
-    let log_section = &KeyPath::section(Section::Log);
-    let log = Log { filter: reader.value(log_section, "level"), format: reader.value(log_section, "format") };
+    let log = log(reader);
+    let metrics_listen = reader.optional(&KeyPath::section(Section::Metrics), "listen");
     let bootstrap_key = process_secret(reader, "bootstrap_key");
     let secret_key = process_secret(reader, "secret_key");
     let server = server(reader);
@@ -95,6 +96,7 @@ fn config(reader: &mut Reader<'_>, sources: &Sources) -> Config {
         file: sources.file.as_ref().map(|file| file.path.clone()),
         data,
         log,
+        metrics_listen,
         secret_key,
         bootstrap_key,
         server,
@@ -130,6 +132,16 @@ fn process_secret(reader: &mut Reader<'_>, name: &str) -> Option<SecretString> {
         reader.fault(reader.origin(at, name), format!("the variable {variable} is not set"));
     }
     secret.value().cloned()
+}
+
+fn log(reader: &mut Reader<'_>) -> Log {
+    let at = &KeyPath::section(Section::Log);
+    Log {
+        filter: reader.value(at, "level"),
+        format: reader.value(at, "format"),
+        sample: reader.value(at, "sample"),
+        doors: reader.value::<DoorLevels>(at, "doors").0,
+    }
 }
 
 fn pool(reader: &mut Reader<'_>) -> Pool {

@@ -123,6 +123,8 @@ fn takes(key: &Key) -> String {
         Shape::Path => "path".to_owned(),
         Shape::LogFilter => "level or directives".to_owned(),
         Shape::Boolean => "`true`, `false`".to_owned(),
+        Shape::Share => "number, 0.0 to 1.0".to_owned(),
+        Shape::DoorLevels => "table of levels".to_owned(),
         Shape::Integer { least, most: i64::MAX } => format!("number from {least}"),
         Shape::Integer { least, most } => format!("number, {least} to {most}"),
         Shape::Duration { least, most } => format!("duration, {} to {}", milliseconds(least), milliseconds(most)),

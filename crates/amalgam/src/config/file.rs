@@ -129,7 +129,10 @@ pub(crate) fn raw(origin_of: &dyn Fn(usize) -> Origin, value: &DeValue<'_>) -> R
             Ok(value) => Raw::Integer(value),
             Err(_) => Raw::Other("a number that is too large"),
         },
-        DeValue::Float(_) => Raw::Other("a number with a fraction"),
+        DeValue::Float(number) => match number.as_str().parse() {
+            Ok(number) => Raw::Float(number),
+            Err(_) => Raw::Other("a number with a fraction"),
+        },
         DeValue::Datetime(_) => Raw::Other("a date or time"),
         DeValue::Array(items) => Raw::List(
             items

@@ -9,8 +9,8 @@ use amalgam_models::{Dialect, ReplayReasoning, StructuredOutput, SystemRole, Too
 use super::choices::{Choice, ImageUrls, KeepTranscripts, Kind, LogFormat, Modality};
 use super::schema::DefaultValue::{self, Required, Unset, Value};
 use super::schema::Section::{
-    self, Assistant, Auth, Egress, Execute, Limits, Log, Mcp, Models, Process, Retention, Seed, Server, Store, Tenants,
-    Tls, Upstreams,
+    self, Assistant, Auth, Egress, Execute, Limits, Log, Mcp, Metrics, Models, Process, Retention, Seed, Server, Store,
+    Tenants, Tls, Upstreams,
 };
 use super::schema::{Key, Shape};
 
@@ -54,8 +54,12 @@ pub(crate) const KEYS: &[Key] = &[
     key(Tls, "certificate", Shape::Path, Unset("none"), "The server's certificate in PEM, followed by intermediate ones. With it, TCP listeners accept only HTTPS (TLS 1.2 and 1.3). Relative to the configuration file. The server reads changed files without a restart."),
     key(Tls, "key", Shape::Path, Unset("none"), "The private key of the certificate in PEM, without a passphrase."),
 
-    key(Log, "level", Shape::LogFilter, Value("info"), "Log level, or directives such as `info,amalgam=debug`."),
+    key(Log, "level", Shape::LogFilter, Value("info"), "Log level, or directives such as `info,amalgam=debug`. `AMALGAM_LOG` sets it too."),
     key(Log, "format", Shape::Choice(LogFormat::NAMES), Value("text"), "`text` for people, `json` for one JSON object per line."),
+    key(Log, "sample", Shape::Share, Value("1"), "The share of successful requests that get a line, from `0.0` to `1.0`. Refused and failed requests always get one."),
+    key(Log, "doors", Shape::DoorLevels, Value(""), "The lowest level of the lines of each door, such as `{ execute = \"warn\" }`; `off` leaves out all of them. Doors: `responses`, `conversations`, `files`, `models`, `assistant`, `execute`, `admin`, `operations`, `other`."),
+
+    key(Metrics, "listen", Shape::Listen, Unset("none"), "An address of its own for `GET /metrics`, where no key is needed. On the other addresses, callers from other machines need a key with the scope `metrics` or `admin`."),
 
     key(Store, "url", Shape::StoreUrl, Unset("`amalgam.db` in the data folder"), "The database: `sqlite:PATH`, or `postgres://USER:PASSWORD@HOST/DATABASE`; also `env:NAME` or `file:PATH`, because it may contain a password."),
     key(Store, "connections", count(1, 1000), Value("8"), "Size of this process's PostgreSQL connection pool. Writes of turns use two additional connections."),

@@ -61,6 +61,7 @@ pub(crate) enum Raw {
     Plain(String),
     Text(String),
     Integer(i64),
+    Float(f64),
     Boolean(bool),
     List(Vec<LocatedValue>),
     Table(Vec<(String, LocatedValue)>),

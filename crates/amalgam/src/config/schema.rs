@@ -10,6 +10,7 @@ pub(crate) enum Section {
     Server,
     Tls,
     Log,
+    Metrics,
     Store,
     Tenants,
     Auth,
@@ -30,6 +31,7 @@ impl Section {
         Self::Server,
         Self::Tls,
         Self::Log,
+        Self::Metrics,
         Self::Store,
         Self::Tenants,
         Self::Auth,
@@ -51,6 +53,7 @@ impl Section {
             Self::Server => "server",
             Self::Tls => "server.tls",
             Self::Log => "log",
+            Self::Metrics => "metrics",
             Self::Store => "store",
             Self::Tenants => "tenants",
             Self::Auth => "auth",
@@ -114,6 +117,7 @@ impl Key {
             (Section::Server, _) if self.name == "listen" => {
                 vec!["AMALGAM_LISTEN".to_owned(), "AMALGAM_SERVER_LISTEN".to_owned()]
             }
+            // The short name was there before the section.
             (Section::Log, _) if self.name == "level" => {
                 vec!["AMALGAM_LOG".to_owned(), "AMALGAM_LOG_LEVEL".to_owned()]
             }
@@ -139,6 +143,10 @@ pub(crate) enum Shape {
     Path,
     LogFilter,
     Boolean,
+    /// A number from 0 to 1.
+    Share,
+    /// The log level of each door.
+    DoorLevels,
     Integer {
         least: i64,
         most: i64,

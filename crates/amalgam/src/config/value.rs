@@ -5,10 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use amalgam_core::Network;
+use amalgam_core::{Door, Network};
 use amalgam_tools::Allowed;
 use serde_json::json;
 use toml::de::DeValue;
+use tracing::level_filters::LevelFilter;
 
 use super::fault::{Fault, Origin};
 use super::file;
@@ -28,6 +29,8 @@ pub(crate) enum Value {
     Text(String),
     Boolean(bool),
     Integer(i64),
+    Share(f64),
+    Levels(DoorLevels),
     Duration(Duration),
     Size(u64),
     Listen(ListenAddress),
@@ -44,6 +47,10 @@ impl Value {
             Self::Text(text) => json!(text),
             Self::Boolean(value) => json!(value),
             Self::Integer(value) => json!(value),
+            Self::Share(value) => json!(value),
+            Self::Levels(DoorLevels(levels)) => {
+                levels.iter().map(|(door, level)| (door.name().to_owned(), json!(level.to_string()))).collect()
+            }
             Self::Duration(duration) => json!(duration_to_text(*duration)),
             Self::Size(bytes) => json!(size_to_text(*bytes)),
             Self::Listen(address) => json!(address.to_string()),
@@ -56,6 +63,10 @@ impl Value {
         }
     }
 }
+
+/// The lowest level of the log lines of each door.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct DoorLevels(pub(crate) Vec<(Door, LevelFilter)>);
 
 /// The field type of a key's value.
 pub(crate) trait FromValue: Sized {
@@ -85,6 +96,8 @@ from_value! {
     PathBuf: Value::Text(text) => Some(text.into()), else PathBuf::new();
     bool: Value::Boolean(value) => Some(value), else false;
     i64: Value::Integer(value) => Some(value), else 0;
+    f64: Value::Share(value) => Some(value), else 0.0;
+    DoorLevels: Value::Levels(levels) => Some(levels), else DoorLevels::default();
     u32: Value::Integer(value) => value.try_into().ok(), else 0;
     u64: Value::Size(bytes) => Some(bytes), else 0;
     usize: Value::Integer(value) => value.try_into().ok(), else 0;
@@ -129,6 +142,7 @@ pub(crate) fn parse(
         Shape::Choices(words) => parser.list(located, Shape::Choice(words)),
         Shape::Headers => parser.headers(located),
         Shape::Variables => parser.variables(located),
+        Shape::DoorLevels => parser.door_levels(located),
         shape => parser.scalar(shape, located).map_err(|fault| vec![fault]),
     }
 }
@@ -152,6 +166,7 @@ impl Parser<'_> {
     fn scalar(&self, shape: Shape, located: &LocatedValue) -> Result<Value, Fault> {
         let value = match (shape, &located.raw) {
             (Shape::Boolean, raw) => boolean(raw),
+            (Shape::Share, raw) => share(raw),
             (Shape::Integer { least, most }, raw) => integer(raw, least, most),
             (Shape::Duration { least, most }, raw) => duration(raw, least, most),
             (Shape::Size { least, most }, raw) => size(raw, least, most),
@@ -252,6 +267,38 @@ impl Parser<'_> {
         if faults.is_empty() { Ok(Value::Headers(variables)) } else { Err(faults) }
     }
 
+    fn door_levels(&self, located: &LocatedValue) -> Result<Value, Vec<Fault>> {
+        let pairs = match &located.raw {
+            Raw::Table(pairs) => pairs.clone(),
+            Raw::Plain(text) => plain_table(text, &located.origin).ok_or_else(|| {
+                vec![self.fault(&located.origin, "expected levels such as execute=warn,admin=off".to_owned())]
+            })?,
+            raw => {
+                let problem = format!("expected a table such as {{ execute = \"warn\" }}, found {}", kind_of(raw));
+                return Err(vec![self.fault(&located.origin, problem)]);
+            }
+        };
+        let (mut levels, mut faults) = (Vec::new(), Vec::new());
+        for (name, located) in pairs {
+            let level = match &located.raw {
+                Raw::Text(text) | Raw::Plain(text) => text.parse::<LevelFilter>().ok(),
+                _ => None,
+            };
+            match (Door::named(&name), level) {
+                (Some(door), Some(level)) => levels.push((door, level)),
+                (None, _) => {
+                    let hint = did_you_mean(&name, Door::NAMES);
+                    faults.push(self.fault(&located.origin, format!("{} is not a door{hint}", shortened(&name))));
+                }
+                (Some(_), None) => {
+                    let problem = "expected a level: off, error, warn, info, debug or trace".to_owned();
+                    faults.push(self.fault(&located.origin, problem));
+                }
+            }
+        }
+        if faults.is_empty() { Ok(Value::Levels(DoorLevels(levels))) } else { Err(faults) }
+    }
+
     fn header_value(&self, located: &LocatedValue) -> Result<Secret, Fault> {
         match &located.raw {
             Raw::Text(text) | Raw::Plain(text) => {
@@ -292,6 +339,19 @@ fn boolean(raw: &Raw) -> Result<Value, String> {
         Raw::Plain(text) if text == "true" || text == "1" => Ok(Value::Boolean(true)),
         Raw::Plain(text) if text == "false" || text == "0" => Ok(Value::Boolean(false)),
         raw => Err(format!("expected true or false, found {}", found(raw))),
+    }
+}
+
+fn share(raw: &Raw) -> Result<Value, String> {
+    let number = match raw {
+        Raw::Float(number) => Some(*number),
+        Raw::Integer(number) => Some(*number as f64),
+        Raw::Plain(text) => text.trim().parse().ok(),
+        _ => None,
+    };
+    match number {
+        Some(number) if (0.0..=1.0).contains(&number) => Ok(Value::Share(number)),
+        _ => Err(format!("expected a number from 0.0 to 1.0, found {}", found(raw))),
     }
 }
 
@@ -494,6 +554,7 @@ fn kind_of(raw: &Raw) -> &'static str {
     match raw {
         Raw::Plain(_) | Raw::Text(_) => "a string",
         Raw::Integer(_) => "a number",
+        Raw::Float(_) => "a number with a fraction",
         Raw::Boolean(_) => "true or false",
         Raw::List(_) => "a list",
         Raw::Table(_) => "a table",

@@ -7,7 +7,7 @@ use std::{
 };
 
 use amalgam_core::{
-    Fault, FaultKind, Scope,
+    Fault, FaultKind, Scope, TurnQueue,
     store::{MetadataRecord, NewUserMessage, SessionHistory, Ticket, session_topic},
 };
 use tokio::{
@@ -105,7 +105,8 @@ impl QueuePosition {
     pub(super) async fn wait(&self) -> Result<(), Fault> {
         let Self { app, scope, .. } = self;
         let ticket = self.ticket.ok_or_else(lost_position)?;
-        let deadline = Instant::now() + app.engine.turn_deadline();
+        let started = Instant::now();
+        let deadline = started + app.engine.turn_deadline();
         let waiting = WaitingTurn::new(app, ticket);
         loop {
             if timeout_at(deadline, waiting.first()).await.is_err() {
@@ -113,7 +114,10 @@ impl QueuePosition {
             }
             let changed = app.store.changed(&session_topic(ticket.session_id));
             match app.store.is_next(scope, ticket).await? {
-                Some(true) => return Ok(()),
+                Some(true) => {
+                    app.engine.observer().waited(TurnQueue::Session, started.elapsed());
+                    return Ok(());
+                }
                 None => return Err(lost_position()),
                 Some(false) if Instant::now() >= deadline => return Err(too_late()),
                 Some(false) => {

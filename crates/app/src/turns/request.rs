@@ -113,11 +113,12 @@ impl TurnRequest<'_> {
 
     /// Where the turn comes from; `model` is the name that was asked for.
     pub(super) fn origin(&self, scope: &Scope, policy: Option<&TurnPolicy>, model: &str) -> TurnOrigin {
-        let TurnOrigin { wire, request_id, key_id, .. } = match &self.queued_origin {
+        let TurnOrigin { wire, request_id, request, key_id, .. } = match &self.queued_origin {
             Some(origin) => origin.clone(),
             None => TurnOrigin {
                 wire: self.wire,
                 request_id: scope.request_id().cloned(),
+                request: scope.request().cloned(),
                 key_id: scope.key_id().cloned(),
                 ..TurnOrigin::default()
             },
@@ -125,6 +126,7 @@ impl TurnRequest<'_> {
         TurnOrigin {
             wire,
             request_id,
+            request,
             key_id,
             profile: policy.and_then(|policy| policy.profile.clone()),
             session_id: policy.and_then(|policy| policy.session_id.clone()),

@@ -122,7 +122,12 @@ impl ModelError {
             Self::CutShort => {
                 Fault::new(FaultKind::UpstreamBroken, "The upstream closed the stream before the answer was complete.")
             }
-            Self::Unreadable(_) | Self::TooLarge(_) => {
+            Self::Unreadable(what) => {
+                return Fault::new(FaultKind::UpstreamBroken, "The upstream gave an answer that cannot be read.")
+                    .detail("upstream gave an answer that cannot be read")
+                    .quote(what);
+            }
+            Self::TooLarge(_) => {
                 Fault::new(FaultKind::UpstreamBroken, "The upstream gave an answer that cannot be read.")
             }
             Self::Resting(wait) => {
@@ -130,7 +135,8 @@ impl ModelError {
             }
             Self::Refused { status, retry_after, message, code, param, body } => {
                 return refusal(status, retry_after, message, code, param)
-                    .detail(format_args!("upstream answered {status}: {body}"));
+                    .detail(format_args!("upstream answered {status}"))
+                    .quote(body);
             }
         }
         .detail(detail)

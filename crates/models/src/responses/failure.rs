@@ -12,15 +12,15 @@ pub(super) fn fault(error: Raw<'_>) -> Fault {
     // The `type` of a flat `error` event is the event's name.
     let code = text("code").or_else(|| text("type").filter(|kind| kind != "error"));
     let kind = kind(code.as_deref().unwrap_or_default(), message.as_deref().unwrap_or_default());
-    let detail = format!("upstream failed with {}", error.text());
+    let quote = error.text();
     if kind == FaultKind::UpstreamCredential {
-        return Fault::new(kind, "The upstream refused our credential.").detail(detail);
+        return Fault::new(kind, "The upstream refused our credential.").quote(quote);
     }
     let wait = message.as_deref().filter(|_| kind == FaultKind::UpstreamBusy).and_then(announced_wait);
     let mut fault = Fault::new(kind, message.unwrap_or_else(|| "The upstream failed.".to_owned())).retry_after(wait);
     fault.code = code.map(Cow::Owned);
     fault.param = text("param").map(Cow::Owned);
-    fault.detail(detail)
+    fault.quote(quote)
 }
 
 fn kind(code: &str, message: &str) -> FaultKind {

@@ -58,6 +58,11 @@ impl Breaker {
         Ok(Permit { breaker: Arc::clone(breaker), probe })
     }
 
+    /// Whether the circuit is open.
+    pub(super) fn is_open(&self) -> bool {
+        self.circuit().open.is_some()
+    }
+
     fn circuit(&self) -> MutexGuard<'_, Circuit> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -142,10 +142,12 @@ impl Secrets {
     pub(super) fn clean_events(&self, events: &mut [ModelEvent]) {
         if let Some(ModelEvent::Finish(Finish::Failed(fault))) = events.last_mut() {
             let clean = |text: &mut Cow<'static, str>| *text = self.redact(std::mem::take(text).into_owned()).into();
-            let FaultParts { message, param, code, detail, .. } = &mut **fault;
+            let FaultParts { message, param, code, detail, quote, .. } = &mut **fault;
             clean(message);
             param.iter_mut().chain(code).for_each(clean);
-            *detail = detail.take().map(|detail| self.redact(detail));
+            for text in [detail, quote] {
+                *text = text.take().map(|text| self.redact(text));
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use amalgam_core::{Delivery, ModelError};
+use amalgam_core::{Delivery, ModelError, TraceContext};
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Uri,
@@ -64,6 +64,7 @@ impl Requests {
         added: &ExtraHeaders,
         delivery: Delivery,
         length: usize,
+        trace: Option<TraceContext>,
     ) -> Result<Bytes, ModelError> {
         let (accept, cached) = match (delivery, &self.cached) {
             (Delivery::Stream, [cached, _]) => ("text/event-stream", cached),
@@ -80,6 +81,10 @@ impl Requests {
             }
         };
         head.extend_from_slice(length.to_string().as_bytes());
+        // Not among the cached headers: each request has its own.
+        if let Some(trace) = trace {
+            head.extend_from_slice(format!("\r\n{}: {trace}", TraceContext::HEADER).as_bytes());
+        }
         head.extend_from_slice(b"\r\n\r\n");
         Ok(head.into())
     }
@@ -232,7 +237,7 @@ mod tests {
             )
         };
         for length in [0, 12, 345] {
-            let head = text(requests.post("/chat", &[], Delivery::Stream, length));
+            let head = text(requests.post("/chat", &[], Delivery::Stream, length, None));
             let sorted = |head: &str| {
                 let mut lines: Vec<String> = head.split("\r\n").map(str::to_owned).collect();
                 lines.sort_unstable();
@@ -246,11 +251,11 @@ mod tests {
     #[test]
     fn another_way_of_asking_is_not_taken_for_the_usual_one() {
         let requests = requests(&[]);
-        let _usual = text(requests.post("/chat", &[], Delivery::Whole, 1));
+        let _usual = text(requests.post("/chat", &[], Delivery::Whole, 1, None));
         let own = [(HeaderName::from_static("x-api-key"), HeaderValue::from_static("sk-2"))];
-        let other = text(requests.post("/chat", &own, Delivery::Whole, 1));
+        let other = text(requests.post("/chat", &own, Delivery::Whole, 1, None));
         assert!(other.contains("x-api-key: sk-2\r\n") && !other.contains("authorization"), "{other}");
-        assert!(text(requests.post("/other", &[], Delivery::Whole, 1)).starts_with("POST /v1/other?version=2 "));
+        assert!(text(requests.post("/other", &[], Delivery::Whole, 1, None)).starts_with("POST /v1/other?version=2 "));
         let document = text(requests.get("/models", &[]));
         assert!(document.starts_with("GET /v1/models?version=2 HTTP/1.1\r\n") && document.ends_with("\r\n\r\n"));
         assert!(!document.contains("content-"), "{document}");
@@ -259,7 +264,7 @@ mod tests {
     #[test]
     fn a_proxy_that_forwards_requests_reads_the_whole_address_and_its_credentials() {
         let proxy = Proxy::read("http://user:pass@proxy:3128").unwrap();
-        let head = text(requests(&[]).forwarded_by(&proxy).post("/chat", &[], Delivery::Whole, 1));
+        let head = text(requests(&[]).forwarded_by(&proxy).post("/chat", &[], Delivery::Whole, 1, None));
         assert!(head.starts_with("POST http://host:80/v1/chat?version=2 HTTP/1.1\r\n"), "{head}");
         assert!(head.contains("host: host\r\n") && head.contains("authorization: Bearer sk-1\r\n"), "{head}");
         assert!(head.contains("proxy-authorization: Basic dXNlcjpwYXNz\r\n"), "{head}");

@@ -8,7 +8,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::{HeaderValue, StatusCode, header};
-use tracing::{error, warn};
+
+use crate::request_log::Failure;
 
 /// The `Retry-After` for a busy upstream that sent none.
 const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(2);
@@ -29,20 +30,14 @@ impl From<StoreError> for WireError {
     }
 }
 
-/// The status of a fault; logs failures of the server.
+/// The status of a fault.
 pub(crate) fn status(fault: &Fault) -> u16 {
     let status = fault.kind.status();
     // An upstream that sends `Retry-After` is unavailable rather than broken.
-    let status = match (fault.kind, fault.retry_after) {
+    match (fault.kind, fault.retry_after) {
         (FaultKind::UpstreamDown, Some(_)) => 503,
         _ => status,
-    };
-    match status {
-        500 => error!(detail = fault.detail, "request failed: {fault}"),
-        501.. => warn!(kind = ?fault.kind, detail = fault.detail, "request failed: {fault}"),
-        _ => {}
     }
-    status
 }
 
 /// The seconds of `Retry-After`, if the fault has one.
@@ -63,7 +58,9 @@ pub(crate) fn closes(kind: FaultKind) -> bool {
 impl IntoResponse for WireError {
     fn into_response(self) -> Response {
         let Self(fault) = self;
-        refused(status(&fault), fault.error_object().envelope(), retry_after(&fault), closes(fault.kind))
+        let response =
+            refused(status(&fault), fault.error_object().envelope(), retry_after(&fault), closes(fault.kind));
+        Failure::of(&fault).attach(response)
     }
 }
 

@@ -1,14 +1,18 @@
-//! Operations: liveness, readiness, the OpenAPI document.
+//! Operations: liveness, readiness, metrics, the OpenAPI document.
 
 pub(crate) mod openapi;
 
 use std::{sync::Arc, time::Duration};
 
+use amalgam_core::{Operator, TurnQueue};
 use axum::{Router, body::Body, extract::State, response::Response, routing::get};
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use tracing::debug;
 
-use crate::app::{App, CurrentApp};
+use crate::{
+    app::{App, CurrentApp},
+    metrics::{ExpositionFormat, LiveState},
+};
 
 /// The timeout of the store's health check.
 const PING: Duration = Duration::from_secs(2);
@@ -17,6 +21,7 @@ pub(super) fn routes() -> Router<CurrentApp> {
     Router::new()
         .route("/healthz", get(async || json(StatusCode::OK, r#"{"status":"ok"}"#)))
         .route("/readyz", get(ready))
+        .route(super::METRICS, get(metrics))
         .route("/openapi.json", get(async || json(StatusCode::OK, openapi::document())))
 }
 
@@ -39,6 +44,24 @@ async fn ready(State(app): State<Arc<App>>) -> Response {
     };
     debug!("not ready: {why}");
     json(StatusCode::SERVICE_UNAVAILABLE, r#"{"status":"store_unavailable"}"#)
+}
+
+/// All metrics. A queue that the store cannot count now is left out.
+async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
+    let counted = tokio::time::timeout(PING, app.store.count_queued(Operator::of_this_process(), 0)).await;
+    let background = counted.ok().and_then(Result::ok).map(|(_, of_all)| of_all);
+    let live = LiveState {
+        turns_in_flight: app.engine.in_flight(),
+        queued: vec![
+            (TurnQueue::Background, background),
+            (TurnQueue::Session, Some(app.session_queues.waiting() as u64)),
+        ],
+        breakers: app.catalog.resting(),
+    };
+    let format = ExpositionFormat::accepted(&headers);
+    let mut response = Response::new(Body::from(app.log.metrics().render(live, format)));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
+    response
 }
 
 fn json(status: StatusCode, body: impl Into<Body>) -> Response {

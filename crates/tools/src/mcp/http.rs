@@ -8,7 +8,7 @@ use std::sync::{
 };
 use std::time::Duration;
 
-use amalgam_core::{BankFault, ToolError};
+use amalgam_core::{BankFault, ToolError, TraceContext};
 use amalgam_protocol::{Json, Raw, Reader};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
@@ -104,10 +104,15 @@ impl HttpLink {
     }
 
     /// Sends a request, in a new session if the server has dropped ours.
-    pub(super) async fn ask(&self, method: &'static str, params: Raw<'_>) -> Result<Json, Failure> {
+    pub(super) async fn ask(
+        &self,
+        method: &'static str,
+        params: Raw<'_>,
+        trace: Option<TraceContext>,
+    ) -> Result<Json, Failure> {
         for _ in 0..2 {
             let session = self.session().await?;
-            match self.ask_in(&session, method, params).await? {
+            match self.ask_in(&session, method, params, trace).await? {
                 Reply::Answered(result) => return Ok(result),
                 Reply::UnknownSession => self.forget(&session).await,
             }
@@ -124,10 +129,16 @@ impl HttpLink {
         }
     }
 
-    async fn ask_in(&self, session: &Arc<Session>, method: &'static str, params: Raw<'_>) -> Result<Reply, Failure> {
+    async fn ask_in(
+        &self,
+        session: &Arc<Session>,
+        method: &'static str,
+        params: Raw<'_>,
+        trace: Option<TraceContext>,
+    ) -> Result<Reply, Failure> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let mut pending = PendingRequest { link: self, session, id, ended: false };
-        let answered = self.exchange(Some(session), id, rpc::request(id, method, params)).await;
+        let answered = self.exchange(Some(session), id, rpc::request(id, method, params), trace).await;
         pending.ended = true;
         answered.map(|(_, reply)| reply)
     }
@@ -140,7 +151,7 @@ impl HttpLink {
         }
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let request = rpc::request(id, "initialize", rpc::initialize_params().raw());
-        let (head, reply) = self.exchange(None, id, request).await?;
+        let (head, reply) = self.exchange(None, id, request, None).await?;
         let Reply::Answered(introduction) = reply else {
             return Err(broken("no MCP server is at this address").into());
         };
@@ -168,8 +179,9 @@ impl HttpLink {
         session: Option<&Session>,
         id: u64,
         request: Bytes,
+        trace: Option<TraceContext>,
     ) -> Result<(HeaderMap, Reply), Failure> {
-        let answer = self.peer.send(Method::POST, session, request).await?;
+        let answer = self.peer.send_traced(Method::POST, session, request, trace).await?;
         let status = answer.head.status;
         if session.is_none() && status.is_client_error() && self.peer.is_legacy().await {
             return Err(ToolError::Unsupported(LEGACY).into());
@@ -271,7 +283,18 @@ impl HttpLink {
 
 impl Peer {
     async fn send(&self, method: Method, session: Option<&Session>, body: Bytes) -> Result<Answer, ToolError> {
+        self.send_traced(method, session, body, None).await
+    }
+
+    async fn send_traced(
+        &self,
+        method: Method,
+        session: Option<&Session>,
+        body: Bytes,
+        trace: Option<TraceContext>,
+    ) -> Result<Answer, ToolError> {
         let mut headers = self.headers.clone();
+        headers::pass_trace(&mut headers, trace);
         if let Some(session) = session {
             headers.insert(PROTOCOL_VERSION, HeaderValue::from_static(session.protocol));
             if let Some(id) = &session.id {

@@ -4,9 +4,11 @@ use amalgam_app::assistant::{DISABLED, RespondError};
 use amalgam_core::{Fault, FaultKind, StoreError};
 use amalgam_protocol::Writer;
 use axum::response::{IntoResponse, Response};
-use tracing::{error, warn};
 
-use crate::wires::error::{closes, refused, retry_after};
+use crate::{
+    request_log::Failure,
+    wires::error::{closes, refused, retry_after},
+};
 
 /// The message for every failure of the server or an upstream. RNCC-18
 pub(super) const UNAVAILABLE: &str = "AI service is temporarily unavailable.";
@@ -109,12 +111,7 @@ impl IntoResponse for AssistantError {
     fn into_response(self) -> Response {
         let (status, body) = self.status_and_body();
         let Self::Fault(fault) = &self else { return refused(status, body, None, false) };
-        match status {
-            500 => error!(detail = fault.detail, "request failed: {fault}"),
-            501.. => warn!(kind = ?fault.kind, detail = fault.detail, "request failed: {fault}"),
-            _ => {}
-        }
-        refused(status, body, retry_after(fault), closes(fault.kind))
+        Failure::of(fault).attach(refused(status, body, retry_after(fault), closes(fault.kind)))
     }
 }
 

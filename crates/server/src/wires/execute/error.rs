@@ -10,7 +10,7 @@ use amalgam_execute::{
 use amalgam_protocol::Writer;
 use axum::response::{IntoResponse, Response};
 
-use crate::wires::error as common;
+use crate::{request_log::Failure, wires::error as common};
 
 /// Why a request is not accepted. The failure of an accepted turn is not a refusal, but its answer.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ pub(in crate::wires) struct ExecuteError {
     closes: bool,
     identity: Box<ExecuteIdentity>,
     casing: Casing,
+    /// Why, for the log.
+    failure: Option<Box<Failure>>,
 }
 
 /// A fault with its field.
@@ -44,6 +46,7 @@ impl ExecuteError {
             closes: false,
             identity: Box::default(),
             casing: Casing::default(),
+            failure: None,
         }
     }
 
@@ -130,6 +133,7 @@ impl From<Fault> for ExecuteError {
         let mut error = Self::new(common::status(&fault), &code, object.message);
         error.retry_after = common::retry_after(&fault);
         error.closes = common::closes(fault.kind);
+        error.failure = Some(Box::new(Failure::of(&fault)));
         if let Some(field) = fault.into_parts().param {
             error.errors.push(FieldError { field: field.into_owned(), code, message: error.message.clone() });
         }
@@ -145,7 +149,10 @@ impl From<StoreError> for ExecuteError {
 
 impl IntoResponse for ExecuteError {
     fn into_response(self) -> Response {
-        let Self { status, code, message, errors, retry_after, closes, identity, casing } = self;
+        let Self { status, code, message, errors, retry_after, closes, identity, casing, failure } = self;
+        let failure = failure
+            .map(|failure| *failure)
+            .unwrap_or_else(|| Failure { code: Some(code.clone().into()), ..Failure::of_status(status) });
         let envelope = AgentExecuteResponse::failed(*identity, code, message, None);
         let mut writer = Writer::with_capacity(1024);
         writer.object(|writer| {
@@ -160,7 +167,7 @@ impl IntoResponse for ExecuteError {
                 }
             });
         });
-        common::refused(status, writer.into_bytes(), retry_after, closes)
+        failure.attach(common::refused(status, writer.into_bytes(), retry_after, closes))
     }
 }
 

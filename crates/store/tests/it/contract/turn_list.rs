@@ -44,6 +44,7 @@ fn running(turn: &Turn) -> TurnSummary {
             profile: Some("helper".into()),
             session_id: Some("7".into()),
             model: "fast".into(),
+            ..TurnOrigin::default()
         },
         status: Status::InProgress,
         error: None,

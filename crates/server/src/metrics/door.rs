@@ -1,0 +1,51 @@
+//! Which door a path belongs to.
+
+use amalgam_core::Door;
+
+/// The door of a path.
+pub(crate) fn of_path(path: &str) -> Door {
+    let Some((_, rest)) = path.split_once('/') else { return Door::Other };
+    let (first, rest) = rest.split_once('/').unwrap_or((rest, ""));
+    let second = || rest.split('/').next().unwrap_or_default();
+    match first {
+        "v1" => match second() {
+            "responses" => Door::Responses,
+            "conversations" => Door::Conversations,
+            "files" => Door::Files,
+            "models" => Door::Models,
+            _ => Door::Other,
+        },
+        "api" => match second() {
+            "v2" => Door::Assistant,
+            "agent" => Door::Execute,
+            _ => Door::Other,
+        },
+        "admin" => Door::Admin,
+        "healthz" | "readyz" | "metrics" | "openapi.json" => Door::Operations,
+        _ => Door::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_route_belongs_to_a_door() {
+        for route in crate::wires::ROUTES {
+            assert_ne!(of_path(route.path), Door::Other, "{}", route.path);
+        }
+        for (path, door) in [
+            ("/v1/responses/resp_1/cancel", Door::Responses),
+            ("/api/v2/ai-agent/respond/", Door::Assistant),
+            ("/api/agent/execute", Door::Execute),
+            ("/metrics", Door::Operations),
+            ("/", Door::Other),
+            ("*", Door::Other),
+            ("/v1", Door::Other),
+            ("/wp-login.php", Door::Other),
+        ] {
+            assert_eq!(of_path(path), door, "{path}");
+        }
+    }
+}
