@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use amalgam_core::Price;
 use amalgam_models::{ConfiguredModel, UpstreamKind};
 use secrecy::{ExposeSecret as _, SecretString};
 
@@ -336,10 +337,26 @@ fn model(reader: &mut Reader<'_>, at: &KeyPath, name: &str) -> ConfiguredModel {
         fallback: reader.value(at, "fallback"),
         context_window: reader.optional::<u32>(at, "context_window").map(u64::from),
         max_output_tokens: reader.optional::<u32>(at, "max_output_tokens").map(u64::from),
-        price: None,
+        price: price(reader, at),
         modalities: reader.value::<Vec<Modality>>(at, "modalities").into_iter().map(Modality::name).collect(),
         tools: reader.value(at, "tools"),
         structured_output: reader.value(at, "structured_output"),
+    }
+}
+
+fn price(reader: &mut Reader<'_>, at: &KeyPath) -> Option<Price> {
+    let mut rate = |key: &str| reader.optional::<f64>(at, key);
+    let (input, output) = (rate("price.input"), rate("price.output"));
+    let (cached_input, cache_write) = (rate("price.cached_input"), rate("price.cache_write"));
+    let reasoning = rate("price.reasoning");
+    match (input, output) {
+        (Some(input), Some(output)) => Some(Price { input, cached_input, cache_write, output, reasoning }),
+        (None, None) if cached_input.or(cache_write).or(reasoning).is_none() => None,
+        (input, _) => {
+            let key = if input.is_none() { "input" } else { "output" };
+            reader.fault(reader.origin(at, "upstream"), format!("the price of {at} has no '{key}'"));
+            None
+        }
     }
 }
 

@@ -99,7 +99,7 @@ fn key_of(variable: &str) -> Option<(&'static Key, Option<String>)> {
     }
     KEYS.iter().filter(|key| key.section.has_entries() && key.section.has_variables()).find_map(|key| {
         let start = format!("{PREFIX}{}_", key.section.name().to_ascii_uppercase());
-        let end = format!("_{}", key.name.to_ascii_uppercase());
+        let end = format!("_{}", key.name_in_variables());
         let entry = variable.strip_prefix(&start)?.strip_suffix(&end)?;
         (!entry.is_empty()).then(|| (key, Some(entry.to_owned())))
     })

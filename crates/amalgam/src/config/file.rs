@@ -6,7 +6,7 @@ use toml::de::{DeTable, DeValue};
 use super::fault::{Fault, Origin};
 use super::keys::KEYS;
 use super::layers::{KeyPath, Layers, LocatedValue, Raw};
-use super::schema::Section;
+use super::schema::{Key, Section};
 use super::sources::SourceFile;
 use super::suggest::did_you_mean;
 
@@ -66,14 +66,26 @@ impl FileReader<'_> {
                 self.section(inner, origin, value);
                 continue;
             }
-            match at.section.key(name) {
-                Some(key) => {
-                    let raw = raw(&|offset| self.lines.origin(offset), value);
-                    self.layers.put(at, key.name, LocatedValue { raw, origin });
+            match (at.section.key(name), value) {
+                (Some(key), _) => self.put(at, key, origin, value),
+                // A table of the entry: its keys are named `TABLE.KEY`.
+                (None, DeValue::Table(inner)) if at.section.has_table(name) => {
+                    for (inner_name, origin, value) in in_file_order(&self.lines, inner) {
+                        let full_name = format!("{name}.{inner_name}");
+                        match at.section.key(&full_name) {
+                            Some(key) => self.put(at, key, origin, value),
+                            None => self.faults.push(unknown_key(&full_name, at, origin)),
+                        }
+                    }
                 }
-                None => self.faults.push(unknown_key(name, at, origin)),
+                (None, _) => self.faults.push(unknown_key(name, at, origin)),
             }
         }
+    }
+
+    fn put(&mut self, at: &KeyPath, key: &'static Key, origin: Origin, value: &DeValue<'_>) {
+        let raw = raw(&|offset| self.lines.origin(offset), value);
+        self.layers.put(at, key.name, LocatedValue { raw, origin });
     }
 
     fn table<'v, 'i>(&mut self, value: &'v DeValue<'i>, at: &KeyPath, origin: &Origin) -> Option<&'v DeTable<'i>> {

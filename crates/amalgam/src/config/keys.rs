@@ -21,6 +21,7 @@ const YEARS: u64 = 3650 * DAY;
 const KIB: u64 = 1 << 10;
 const GIB: u64 = 1 << 30;
 const TIMEOUT: Shape = Shape::Duration { least: 1, most: DAY };
+const PRICE: Shape = Shape::Decimal { most: 1_000_000 };
 const TOKENS: Shape = Shape::Integer { least: 1, most: 1_000_000_000 };
 
 const fn count(least: i64, most: i64) -> Shape {
@@ -56,7 +57,7 @@ pub(crate) const KEYS: &[Key] = &[
 
     key(Log, "level", Shape::LogFilter, Value("info"), "Log level, or directives such as `info,amalgam=debug`. `AMALGAM_LOG` sets it too."),
     key(Log, "format", Shape::Choice(LogFormat::NAMES), Value("text"), "`text` for people, `json` for one JSON object per line."),
-    key(Log, "sample", Shape::Share, Value("1"), "The share of successful requests that get a line, from `0.0` to `1.0`. Refused and failed requests always get one."),
+    key(Log, "sample", Shape::Decimal { most: 1 }, Value("1"), "The share of successful requests that get a line, from `0.0` to `1.0`. Refused and failed requests always get one."),
     key(Log, "doors", Shape::DoorLevels, Value(""), "The lowest level of the lines of each door, such as `{ execute = \"warn\" }`; `off` leaves out all of them. Doors: `responses`, `conversations`, `files`, `models`, `assistant`, `execute`, `admin`, `operations`, `other`."),
 
     key(Metrics, "listen", Shape::Listen, Unset("none"), "An address of its own for `GET /metrics`, where no key is needed. On the other addresses, callers from other machines need a key with the scope `metrics` or `admin`."),
@@ -104,6 +105,11 @@ pub(crate) const KEYS: &[Key] = &[
     key(Models, "fallback", Shape::Names, Value(""), "Models to try in order if this one fails before any output."),
     key(Models, "context_window", TOKENS, Unset("unknown"), "Maximum tokens of input and output together; limits prompts, and is shown by `GET /v1/models/{id}`."),
     key(Models, "max_output_tokens", TOKENS, Unset("unknown"), "Maximum tokens of one answer; shown by `GET /v1/models/{id}`."),
+    key(Models, "price.input", PRICE, Unset("unknown"), "Price of a million prompt tokens in US dollars, in `[models.NAME.price]`. Without a price, the cost of the model's calls is unknown."),
+    key(Models, "price.cached_input", PRICE, Unset("`price.input`"), "The same for prompt tokens that the upstream reads from its cache."),
+    key(Models, "price.cache_write", PRICE, Unset("`price.input`"), "The same for prompt tokens that the upstream writes to its cache."),
+    key(Models, "price.output", PRICE, Unset("unknown"), "The same for tokens of the answer."),
+    key(Models, "price.reasoning", PRICE, Unset("`price.output`"), "The same for reasoning tokens of the answer."),
     key(Models, "modalities", Shape::Choices(Modality::NAMES), Value("text,image"), "Input modalities; shown by `GET /v1/models/{id}`."),
     key(Models, "tools", Shape::Boolean, Value("true"), "Whether the model supports tools; shown by `GET /v1/models/{id}`."),
     key(Models, "structured_output", Shape::Boolean, Value("true"), "Whether the model supports JSON schemas; shown by `GET /v1/models/{id}`."),

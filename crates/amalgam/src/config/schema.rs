@@ -87,6 +87,11 @@ impl Section {
         KEYS.iter().filter(move |key| key.section == self)
     }
 
+    /// Whether its entries have a table of this name.
+    pub(crate) fn has_table(self, name: &str) -> bool {
+        self.keys().any(|key| key.name.split_once('.').is_some_and(|(table, _)| table == name))
+    }
+
     pub(crate) fn key(self, name: &str) -> Option<&'static Key> {
         self.keys().find(|key| key.name == name)
     }
@@ -109,7 +114,7 @@ pub(crate) struct Key {
 impl Key {
     /// The variables that set it; `entry` is the upper-case name of the entry.
     pub(crate) fn variables(&self, entry: Option<&str>) -> Vec<String> {
-        let key = self.name.to_ascii_uppercase();
+        let key = self.name_in_variables();
         let section = self.section.name().to_ascii_uppercase().replace('.', "_");
         match (self.section, entry) {
             (Section::Process, _) => vec![format!("AMALGAM_{key}")],
@@ -124,6 +129,11 @@ impl Key {
             (_, Some(entry)) => vec![format!("AMALGAM_{section}_{entry}_{key}")],
             (_, None) => vec![format!("AMALGAM_{section}_{key}")],
         }
+    }
+
+    /// The name inside a variable.
+    pub(crate) fn name_in_variables(&self) -> String {
+        self.name.to_ascii_uppercase().replace('.', "_")
     }
 
     pub(crate) fn fits(&self, kind: Kind) -> bool {
@@ -143,13 +153,15 @@ pub(crate) enum Shape {
     Path,
     LogFilter,
     Boolean,
-    /// A number from 0 to 1.
-    Share,
     /// The log level of each door.
     DoorLevels,
     Integer {
         least: i64,
         most: i64,
+    },
+    /// A number from 0, with or without a fraction.
+    Decimal {
+        most: u32,
     },
     /// Limits in milliseconds.
     Duration {
@@ -231,7 +243,8 @@ mod tests {
         // AMALGAM_UPSTREAMS_X_Y_Z is the key Z of X_Y or the key Y_Z of X: one of both must not exist.
         for section in Section::FILE_SECTIONS.iter().filter(|section| section.has_entries()) {
             for (key, other) in section.keys().flat_map(|key| section.keys().map(move |other| (key, other))) {
-                assert!(!key.name.ends_with(&format!("_{}", other.name)), "{section:?}: {} {}", key.name, other.name);
+                let (name, end) = (key.name_in_variables(), format!("_{}", other.name_in_variables()));
+                assert!(!name.ends_with(&end), "{section:?}: {} {}", key.name, other.name);
             }
         }
     }

@@ -78,7 +78,8 @@ fn every_key_of_the_list_is_read_for_some_entry() {
     let settings = load(text, &[]).unwrap().settings;
     for key in KEYS {
         let seen = settings.iter().any(|setting| {
-            setting.key.rsplit('.').next() == Some(key.name) && setting.key.starts_with(key.section.name())
+            let is_named = setting.key == key.name || setting.key.ends_with(&format!(".{}", key.name));
+            is_named && setting.key.starts_with(key.section.name())
         });
         assert!(seen, "{:?} {}", key.section, key.name);
     }

@@ -29,7 +29,7 @@ pub(crate) enum Value {
     Text(String),
     Boolean(bool),
     Integer(i64),
-    Share(f64),
+    Decimal(f64),
     Levels(DoorLevels),
     Duration(Duration),
     Size(u64),
@@ -47,7 +47,7 @@ impl Value {
             Self::Text(text) => json!(text),
             Self::Boolean(value) => json!(value),
             Self::Integer(value) => json!(value),
-            Self::Share(value) => json!(value),
+            Self::Decimal(value) => json!(value),
             Self::Levels(DoorLevels(levels)) => {
                 levels.iter().map(|(door, level)| (door.name().to_owned(), json!(level.to_string()))).collect()
             }
@@ -96,7 +96,7 @@ from_value! {
     PathBuf: Value::Text(text) => Some(text.into()), else PathBuf::new();
     bool: Value::Boolean(value) => Some(value), else false;
     i64: Value::Integer(value) => Some(value), else 0;
-    f64: Value::Share(value) => Some(value), else 0.0;
+    f64: Value::Decimal(value) => Some(value), else 0.0;
     DoorLevels: Value::Levels(levels) => Some(levels), else DoorLevels::default();
     u32: Value::Integer(value) => value.try_into().ok(), else 0;
     u64: Value::Size(bytes) => Some(bytes), else 0;
@@ -166,8 +166,8 @@ impl Parser<'_> {
     fn scalar(&self, shape: Shape, located: &LocatedValue) -> Result<Value, Fault> {
         let value = match (shape, &located.raw) {
             (Shape::Boolean, raw) => boolean(raw),
-            (Shape::Share, raw) => share(raw),
             (Shape::Integer { least, most }, raw) => integer(raw, least, most),
+            (Shape::Decimal { most }, raw) => decimal(raw, most),
             (Shape::Duration { least, most }, raw) => duration(raw, least, most),
             (Shape::Size { least, most }, raw) => size(raw, least, most),
             (Shape::Secret, Raw::Text(text) | Raw::Plain(text)) => self.secret(text, &located.origin),
@@ -342,19 +342,6 @@ fn boolean(raw: &Raw) -> Result<Value, String> {
     }
 }
 
-fn share(raw: &Raw) -> Result<Value, String> {
-    let number = match raw {
-        Raw::Float(number) => Some(*number),
-        Raw::Integer(number) => Some(*number as f64),
-        Raw::Plain(text) => text.trim().parse().ok(),
-        _ => None,
-    };
-    match number {
-        Some(number) if (0.0..=1.0).contains(&number) => Ok(Value::Share(number)),
-        _ => Err(format!("expected a number from 0.0 to 1.0, found {}", found(raw))),
-    }
-}
-
 fn integer(raw: &Raw, least: i64, most: i64) -> Result<Value, String> {
     let number = match raw {
         Raw::Integer(number) => Some(*number),
@@ -365,6 +352,19 @@ fn integer(raw: &Raw, least: i64, most: i64) -> Result<Value, String> {
         Some(number) if (least..=most).contains(&number) => Ok(Value::Integer(number)),
         _ if most == i64::MAX => Err(format!("expected a whole number from {least}, found {}", found(raw))),
         _ => Err(format!("expected a whole number from {least} to {most}, found {}", found(raw))),
+    }
+}
+
+fn decimal(raw: &Raw, most: u32) -> Result<Value, String> {
+    let number = match raw {
+        Raw::Float(number) => Some(*number),
+        Raw::Integer(number) => u32::try_from(*number).ok().map(f64::from),
+        Raw::Plain(text) => text.trim().parse().ok(),
+        _ => None,
+    };
+    match number {
+        Some(number) if (0.0..=f64::from(most)).contains(&number) => Ok(Value::Decimal(number)),
+        _ => Err(format!("expected a number from 0 to {most} such as 2.5, found {}", found(raw))),
     }
 }
 

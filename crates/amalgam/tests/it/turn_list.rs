@@ -202,3 +202,32 @@ async fn the_list_and_the_usage_refuse_what_they_cannot_read_and_whom_they_must_
         assert_eq!(client.get(path).await.status, 403, "{path}");
     }
 }
+
+#[tokio::test]
+async fn a_turn_costs_what_its_model_is_configured_to_cost() {
+    for store in stores() {
+        let (upstream, model) = (Wire::Chat.kind(), Wire::Chat.model());
+        let priced = format!(
+            "[models.priced]\nupstream = \"{upstream}\"\nmodel = \"{model}\"\n\
+             [models.priced.price]\ninput = 2.5\ncached_input = 1\noutput = 10"
+        );
+        let world = World::with(store.setup(setup().extra(&priced)), &[]).await;
+        let client = world.amalgam.client();
+        for name in ["priced".to_owned(), format!("{upstream}/{model}")] {
+            world.upstream(Wire::Chat).enqueue(Script::text(&["All ", "well."]).reply(Wire::Chat, Delivery::Whole));
+            let answer = client.post_json("/v1/responses", &json!({"model": name, "input": "Hi"})).await;
+            let row = ended_row(&client, id_of(&answer.json())).await;
+            let tokens = |name: &str| row[name].as_f64().expect("a count");
+            let plain = tokens("input_tokens") - tokens("cached_input_tokens");
+            let micro_usd = plain * 2.5 + tokens("cached_input_tokens") + tokens("output_tokens") * 10.0;
+            let cost = row["cost_usd"].as_f64().expect("the price is known");
+            assert!(micro_usd > 0.0 && (cost - micro_usd / 1e6).abs() < 1e-12, "{} {name}: {row}", store.name);
+        }
+        let report = usage(&client, "group_by=model").await;
+        let total = &report["data"][0];
+        assert_eq!((&total["turns"], &total["unpriced_calls"]), (&json!(2), &json!(0)), "{}: {report}", store.name);
+        assert!(total["cost_usd"].as_f64() > Some(0.0), "{}: {report}", store.name);
+        let dear = rows(&client, "min_cost_usd=0.000001").await;
+        assert_eq!((dear.len(), rows(&client, "min_cost_usd=1").await.len()), (2, 0), "{}", store.name);
+    }
+}
