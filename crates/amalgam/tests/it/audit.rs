@@ -69,6 +69,7 @@ fn change_of(method: &Method, route: &str, ids: &Ids) -> Option<(String, Value, 
         }
         ("DELETE", "/admin/tools/{name}") => (path("/admin/tools/looker"), Value::Null, "tool.delete"),
         ("POST", "/admin/tools/{name}/try") => (path("/admin/tools/clock/try"), json!({}), "tool.try"),
+        ("POST", "/admin/reload") => (path(route), json!({}), "configuration.reload"),
         ("POST", "/admin/approvals/{id}") => {
             (format!("/admin/approvals/{}", ids.approval), json!({"decision": "deny"}), "approval.decide")
         }

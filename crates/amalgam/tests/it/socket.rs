@@ -320,9 +320,9 @@ async fn no_caller_gets_a_socket_without_a_key() {
 }
 
 #[tokio::test]
-async fn a_get_that_wants_no_socket_is_told_how_to_get_one() {
+async fn a_get_with_another_upgrade_is_told_how_to_get_a_socket() {
     let world = World::start().await;
-    let answer = world.amalgam.client().get("/v1/responses").await;
+    let answer = world.amalgam.client().with_header("upgrade", "h2c").get("/v1/responses").await;
     assert_eq!(answer.status, 426);
     assert_eq!(error_of(&answer)["code"], "upgrade_required");
     assert_eq!((answer.header("upgrade"), answer.header("sec-websocket-version")), (Some("websocket"), Some("13")));

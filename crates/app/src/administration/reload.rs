@@ -2,12 +2,12 @@
 //!
 //! The service only passes the request on: the binary owns the configuration, and handles requests and SIGHUP one at a time.
 
-use amalgam_core::{Fault, FaultKind, Scope};
+use amalgam_core::{AuditAction, Fault, FaultKind, INSTALLATION, Operator, Scope};
 use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
 
-use super::access::operator;
+use super::{Administration, access::operator};
 use crate::Application;
 
 /// Requests that wait for the one that runs. Further callers wait for room.
@@ -35,6 +35,18 @@ impl Default for ReloadReport {
     fn default() -> Self {
         let (added, removed, changed, restart_required, warnings) = Default::default();
         Self { object: "configuration.reload", added, removed, changed, restart_required, warnings }
+    }
+}
+
+/// The action of a reload in the audit.
+const RELOAD: AuditAction = AuditAction::new("configuration.reload");
+
+impl Administration<'_> {
+    /// Appends a reload to the audit.
+    pub async fn record_reload(&self, operator: Operator, report: &ReloadReport) -> Result<(), Fault> {
+        let draft = self.actor.change(self.now_ms, INSTALLATION, RELOAD, "configuration");
+        let draft = draft.after(serde_json::to_string(report).ok());
+        Ok(self.store.append_audit(operator, draft).await?)
     }
 }
 

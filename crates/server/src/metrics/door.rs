@@ -13,6 +13,7 @@ pub(crate) fn of_path(path: &str) -> Door {
             "conversations" => Door::Conversations,
             "files" => Door::Files,
             "models" => Door::Models,
+            "webhook_endpoints" => Door::Admin,
             _ => Door::Other,
         },
         "api" => match second() {
@@ -21,7 +22,7 @@ pub(crate) fn of_path(path: &str) -> Door {
             _ => Door::Other,
         },
         "admin" => Door::Admin,
-        "healthz" | "readyz" | "metrics" | "openapi.json" => Door::Operations,
+        "" | "docs" | "healthz" | "llms.txt" | "metrics" | "openapi.json" | "readyz" => Door::Operations,
         _ => Door::Other,
     }
 }
@@ -40,7 +41,8 @@ mod tests {
             ("/api/v2/ai-agent/respond/", Door::Assistant),
             ("/api/agent/execute", Door::Execute),
             ("/metrics", Door::Operations),
-            ("/", Door::Other),
+            ("/", Door::Operations),
+            ("/docs/clients.md", Door::Operations),
             ("*", Door::Other),
             ("/v1", Door::Other),
             ("/wp-login.php", Door::Other),

@@ -3,5 +3,7 @@
 use super::call::{Answer, Call, shown};
 
 pub(super) async fn reload(call: Call) -> Answer {
-    shown(&call.app.reload(&call.scope).await?)
+    let report = call.app.reload(&call.scope).await?;
+    call.administration().record_reload(call.operator()?, &report).await?;
+    shown(&report)
 }
