@@ -12,7 +12,7 @@ A pass-through proxy reads each request, opens a connection to its upstream and 
 one side is done. It has no opinion about what those bytes mean, which makes it cheap and also makes it useless \
 whenever two sides speak different languages. A gateway has to read, to understand and to write again: \"tools\" become \
 functions, items become messages, and a café menu must stay exactly what it was.\nThe interesting question is how \
-little this costs when nothing is copied twice, nothing is parsed that nobody needs, and frames that arrive together \
+little this costs when nothing is copied twice, nothing is parsed that clients ignore, and frames that arrive together \
 also leave together.";
 
 /// How many tokens every answer has.

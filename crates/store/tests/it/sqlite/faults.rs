@@ -16,7 +16,7 @@ use crate::given::*;
 fn a_full_disk_refuses_whole_writes_and_recovers() {
     // S16
     let home = Home::new();
-    let store = home.open(SqliteOptions { max_bytes: Some(1 << 20), ..SqliteOptions::default() });
+    let store = home.open(SqliteOptions { max_bytes: Some(3 << 19), ..SqliteOptions::default() });
     runtime().block_on(async {
         let (mut kept, refused) = write_until_full(&store).await;
         // Nothing of it is there, everything acknowledged is, and reads go on.
