@@ -64,7 +64,6 @@ pub struct Metrics {
     turns_in_flight: Gauge,
     queue_depth: Family<QueueLabels, Gauge>,
     breakers: Family<BreakerLabels, Gauge>,
-    telemetry_dropped: Counter,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -168,12 +167,6 @@ impl Metrics {
             "Whether an upstream's circuit breaker is open (1) or closed (0)",
             breakers.clone(),
         );
-        let telemetry_dropped = Counter::default();
-        registry.register(
-            "telemetry_dropped",
-            "Spans that were not exported, because the queue was full or the collector failed",
-            telemetry_dropped.clone(),
-        );
         let labels = vec![("version", build.version.clone()), ("commit", build.commit.clone())];
         registry.register("build", "The running program", Info::new(labels));
         registry.register_collector(Box::new(FlushCollector(flushes)));
@@ -201,7 +194,6 @@ impl Metrics {
             turns_in_flight,
             queue_depth,
             breakers,
-            telemetry_dropped,
         })
     }
 
@@ -288,11 +280,6 @@ impl Metrics {
             failed.inc()
         };
         self.write_seconds.observe(took.as_secs_f64());
-    }
-
-    /// Counts spans that were not exported.
-    pub fn telemetry_dropped(&self, spans: u64) {
-        self.telemetry_dropped.inc_by(spans);
     }
 
     /// All metrics as text.
