@@ -113,7 +113,9 @@ async fn every_route_of_the_administration_that_changes_something_leaves_an_entr
             let before = entries(&operator, "&limit=1").await[0]["number"].clone();
             send(&operator, &route.method, &path, &body).await;
             let last = entries(&operator, "&limit=1").await.remove(0);
-            assert_eq!(last["number"].as_u64(), before.as_u64().map(|number| number + 1), "{path}: {last}");
+            // A reload also renames the tenant as the file has it, which is an entry before its own.
+            let added = if action == "configuration.reload" { 2 } else { 1 };
+            assert_eq!(last["number"].as_u64(), before.as_u64().map(|number| number + added), "{path}: {last}");
             assert_eq!(last["action"], action, "{path}: {last}");
             let actor = json!({"type": "key", "key_id": null, "user": "key:config", "origin": "127.0.0.1"});
             assert_eq!(last["actor"], actor, "{path}");
