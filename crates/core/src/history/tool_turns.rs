@@ -4,7 +4,10 @@
 //! text between a call and its output, or between calls of one answer, belongs to that answer and moves before its
 //! first call; both APIs have them in the same message.
 
-use std::{borrow::Cow, collections::HashMap};
+use std::{
+    borrow::Cow,
+    collections::{HashMap, VecDeque},
+};
 
 use amalgam_protocol::{ItemKind, Role};
 
@@ -46,31 +49,36 @@ impl Part {
     }
 }
 
-/// Every call has one output after it, so counting is enough: outputs after a run belong to it if all earlier runs are
-/// answered.
+/// Whether the outputs of each run of calls follow it directly, in the order of the calls.
 fn is_in_tool_turns(entries: &[Entry<'_>]) -> bool {
-    let mut open = 0_usize;
+    let mut open: VecDeque<(CallKind, &str)> = VecDeque::new();
     let mut answering = false;
     let mut trailing = false;
     for entry in entries {
         match Part::of(entry) {
-            Part::Call if open > 0 && answering => return false,
+            Part::Call if !open.is_empty() && answering => return false,
             Part::Call => {
-                open += 1;
+                open.extend(id_of(entry));
                 (answering, trailing) = (false, false);
             }
-            Part::Output if trailing => return false,
-            Part::Output => {
-                open = open.saturating_sub(1);
-                answering = true;
-            }
-            Part::AssistantText | Part::End if open > 0 => return false,
-            Part::Between if open > 0 && answering => return false,
-            Part::Between => trailing = open > 0,
+            Part::Output if trailing || open.pop_front() != id_of(entry) => return false,
+            Part::Output => answering = true,
+            Part::AssistantText | Part::End if !open.is_empty() => return false,
+            Part::Between if !open.is_empty() && answering => return false,
+            Part::Between => trailing = !open.is_empty(),
             Part::AssistantText | Part::End => {}
         }
     }
     true
+}
+
+/// What joins a call and its output.
+fn id_of<'e>(entry: &'e Entry<'_>) -> Option<(CallKind, &'e str)> {
+    match entry {
+        Entry::Call(call) => Some((call.kind, &*call.call_id)),
+        Entry::Output(output) => Some((output.kind, &*output.call_id)),
+        _ => None,
+    }
 }
 
 fn arrangement<'a>(entries: &[Entry<'a>]) -> Vec<Entry<'a>> {
