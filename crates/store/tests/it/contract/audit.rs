@@ -1,4 +1,4 @@
-//! Rows of the audit are chained, whoever appends them, and belong to the change that they are about.
+//! Rows of the audit are chained, also if several processes append them, and belong to the change that they are about.
 
 use amalgam_core::{
     Actor, AuditAction, AuditCheck, AuditDraft, AuditProblem, TenantState,
