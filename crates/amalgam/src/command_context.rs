@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use amalgam_app::administration::{Administration, keys::Pepper, tenant_scope};
+use amalgam_administration::{Administration, keys::Pepper, tenant_scope};
 use amalgam_core::{Actor, Clock as _, Fault, FaultKind, Rights, Scope, Store, TenantState};
 use anyhow::{Context as _, bail};
 

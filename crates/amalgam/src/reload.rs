@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use amalgam_app::administration::reload::{ReloadError, ReloadReport};
+use amalgam_administration::reload::{ReloadError, ReloadReport};
 use amalgam_app::{Application, CurrentApplication};
 use amalgam_core::Catalog;
 use tracing::{info, warn};

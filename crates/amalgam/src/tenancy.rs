@@ -1,7 +1,7 @@
 //! Tenants and keys of the configuration: configured tenants are written to the store, and an empty store gets its first
 //! tenant with an assistant.
 
-use amalgam_app::administration::{
+use amalgam_administration::{
     Administration,
     keys::{ConfiguredKey, IssuedKey, KeyOrder, Pepper, issue},
     tenants::ConfiguredTenant,

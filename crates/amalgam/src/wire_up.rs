@@ -4,12 +4,12 @@ mod live_parts;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use amalgam_administration::{
+    keys::{IssuedKey, Pepper, PepperError},
+    reload::{ReloadCaller, ReloadRequests},
+};
 use amalgam_app::{
     Application, CurrentApplication, Limits,
-    administration::{
-        keys::{IssuedKey, Pepper, PepperError},
-        reload::{ReloadCaller, ReloadRequests},
-    },
     assistant::{AssistantSettings, SessionQueues},
     execute::ExecuteSettings,
     knowledge::Knowledge,
@@ -113,12 +113,12 @@ pub(crate) async fn assemble(config: &Config, url: &str) -> anyhow::Result<Assem
         assistant: AssistantSettings { settings: config.assistant.clone(), public_url: public_url(config, url) },
         limits: limits(config),
         session_queues: SessionQueues::default(),
-        reload,
     });
     let app = App::new(ServerParts {
         app: Arc::clone(&application),
         auth: auth.clone(),
         origins: AllowedOrigins::new(config.server.allowed_origins.clone(), config.server.public_url.as_deref()),
+        reload,
         log,
     });
     let housekeeping = HousekeepingSettings {

@@ -6,7 +6,7 @@ use amalgam_core::{Catalog, Clock, Retrieval, Seal, Store, ToolProvider, Webhook
 use amalgam_engine::{Engine, QueueLimits};
 
 use crate::{
-    administration::reload::ReloadRequests,
+    TenantConfigs,
     assistant::{AssistantSettings, SessionQueues},
     execute::ExecuteSettings,
 };
@@ -74,6 +74,11 @@ pub struct Application {
     pub limits: Limits,
     /// The turns of this process that wait in a session queue.
     pub session_queues: SessionQueues,
-    /// Reloads the configuration.
-    pub reload: ReloadRequests,
+}
+
+impl Application {
+    /// The settings of tenants.
+    pub fn tenant_configs(&self) -> TenantConfigs<'_> {
+        TenantConfigs { store: &*self.store, settings: &self.assistant.settings, now_ms: self.clock.now_ms() }
+    }
 }

@@ -2,7 +2,6 @@
 //!
 //! A wire parses its requests, calls this layer, and renders the result. The command line does the same.
 
-pub mod administration;
 mod app;
 pub mod assistant;
 pub mod compaction;
@@ -14,7 +13,6 @@ pub mod knowledge;
 mod tenant_configs;
 pub mod token_count;
 pub mod turns;
-mod webhooks;
 
 pub use app::{Application, Limits};
 pub use current::CurrentApplication;

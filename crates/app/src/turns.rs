@@ -37,7 +37,7 @@ pub use queue::QueueRunner;
 pub use reply::{EventStream, HeadDue, ReplyBody, ReplyHead, TurnReply, follow, head_or_start, respond};
 pub(crate) use reply::{StartFuture, opening, reply, reply_detached};
 pub use request::{HistorySource, OfferedTools, ShownParameters, TurnPolicy, TurnRequest};
-pub(crate) use stored_responses::cursor;
+pub use stored_responses::cursor;
 pub use stored_responses::stored_responses;
 
 /// The maximum age of unwritten frames. A caller that is connected reads its frames directly; followers wait for the

@@ -8,6 +8,7 @@ use std::{
     },
 };
 
+use amalgam_administration::reload::ReloadRequests;
 use arc_swap::ArcSwap;
 use axum::extract::FromRef;
 
@@ -24,6 +25,8 @@ pub struct ServerParts {
     pub auth: Auth,
     /// The origins whose pages may call the server.
     pub origins: AllowedOrigins,
+    /// Reloads the configuration.
+    pub reload: ReloadRequests,
     /// Writes a line for each request, and counts.
     pub log: Arc<RequestLog>,
 }
@@ -39,6 +42,7 @@ pub struct App {
     /// The part of the budget for responses that WebSockets remember.
     pub(crate) connection_memory: RequestMemory,
     pub(crate) origins: AllowedOrigins,
+    pub(crate) reload: ReloadRequests,
     pub(crate) log: Arc<RequestLog>,
     /// Shared with the versions before and after a reload.
     ready: Arc<AtomicBool>,
@@ -54,7 +58,7 @@ impl Deref for App {
 
 impl App {
     /// Assembles the parts.
-    pub fn new(ServerParts { app, auth, origins, log }: ServerParts) -> Self {
+    pub fn new(ServerParts { app, auth, origins, reload, log }: ServerParts) -> Self {
         let memory = RequestMemory::new(app.limits.request_bytes_total);
         Self {
             auth,
@@ -62,6 +66,7 @@ impl App {
             connection_memory: memory.part(app.limits.remembered_bytes),
             memory,
             origins,
+            reload,
             log,
             ready: Arc::new(AtomicBool::new(true)),
             app,
@@ -77,6 +82,7 @@ impl App {
             memory: self.memory.clone(),
             connection_memory: self.connection_memory.clone(),
             origins: self.origins.clone(),
+            reload: self.reload.clone(),
             log: Arc::clone(&self.log),
             ready: Arc::clone(&self.ready),
         }

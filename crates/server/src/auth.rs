@@ -13,7 +13,7 @@ mod last_used;
 
 use std::{collections::HashMap, net::IpAddr, sync::Arc, time::Duration};
 
-use amalgam_app::administration::keys::{ConfiguredKey, KEY_PREFIX, Pepper};
+use amalgam_administration::keys::{ConfiguredKey, KEY_PREFIX, Pepper};
 use amalgam_core::{
     BoxFuture, Clock, Fault, FaultKind, Operator, Rights, Scope, StoreError,
     store::{TenancyStore, TenantRecord},

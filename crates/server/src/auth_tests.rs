@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
-use amalgam_app::administration::keys::{KeyOrder, issue};
+use amalgam_administration::keys::{KeyOrder, issue};
 use amalgam_core::{
     Actor, AuditDraft, TenantState,
     store::{KeyRecord, NewKey, Stored, TenantChange},

@@ -7,12 +7,12 @@ mod webhooks;
 
 use std::{sync::Arc, time::Duration};
 
+use amalgam_administration::{
+    keys::{ConfiguredKey, Pepper},
+    reload::ReloadRequests,
+};
 use amalgam_app::{
     Application, Limits,
-    administration::{
-        keys::{ConfiguredKey, Pepper},
-        reload::ReloadRequests,
-    },
     assistant::{AssistantSettings, SessionQueues},
     execute::ExecuteSettings,
 };
@@ -122,11 +122,11 @@ pub(crate) fn app(state: TenantState) -> Arc<App> {
         assistant: AssistantSettings::default(),
         limits,
         session_queues: SessionQueues::default(),
-        reload: ReloadRequests::new().0,
     };
     let metrics = Metrics::new(&BuildInfo::default(), FlushMeter::default());
     let log = Arc::new(RequestLog::new(metrics, &RequestLogSettings::default()));
-    Arc::new(App::new(ServerParts { app: Arc::new(application), auth, origins: AllowedOrigins::default(), log }))
+    let (reload, origins) = (ReloadRequests::new().0, AllowedOrigins::default());
+    Arc::new(App::new(ServerParts { app: Arc::new(application), auth, origins, reload, log }))
 }
 
 /// What a server answers.

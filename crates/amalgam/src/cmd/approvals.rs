@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use amalgam_app::administration::{
+use amalgam_administration::{
     all_pages,
     approvals::{ApprovalView, Verdict},
 };

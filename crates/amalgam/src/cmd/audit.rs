@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use amalgam_app::administration::audit::{AuditEntryView, AuditQuery};
+use amalgam_administration::audit::{AuditEntryView, AuditQuery};
 use amalgam_core::{
     Operator,
     store::{Order, Page},

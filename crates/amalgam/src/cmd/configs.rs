@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use amalgam_administration::all_pages;
+use amalgam_administration::configs::{ConfigView, config_of};
 use amalgam_app::TenantConfigs;
-use amalgam_app::administration::all_pages;
-use amalgam_app::administration::configs::{ConfigView, config_of};
 use amalgam_core::store::Page;
 use amalgam_core::{Operator, Seal};
 use clap::{Args, Subcommand};

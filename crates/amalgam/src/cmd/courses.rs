@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use amalgam_app::administration::seeding::IMPORT_COURSES;
+use amalgam_administration::seeding::IMPORT_COURSES;
 use amalgam_assistant::courses::{self, CourseFile, CourseFormat, RowFault};
 use amalgam_core::{
     Operator, Store,

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use amalgam_app::administration::keys::{SEALED_MEMORIES, memory_context};
+use amalgam_administration::keys::{SEALED_MEMORIES, memory_context};
 use amalgam_core::{Operator, Seal, Store};
 use amalgam_models::{Proxies, reach};
 use amalgam_store::{KeyRing, Sealer};

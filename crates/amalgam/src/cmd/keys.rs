@@ -5,7 +5,7 @@ mod rotate;
 
 use std::process::ExitCode;
 
-use amalgam_app::administration::{
+use amalgam_administration::{
     UnixSeconds, all_pages,
     keys::{KeyOrder, KeyView, NewKeyView, is_user},
 };

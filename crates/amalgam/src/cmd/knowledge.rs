@@ -5,13 +5,11 @@ mod search;
 
 use std::process::ExitCode;
 
-use amalgam_app::{
-    administration::{
-        all_pages,
-        knowledge::{CollectionView, DocumentView},
-    },
-    knowledge::{DocumentDeletion, WriteThrottle},
+use amalgam_administration::{
+    all_pages,
+    knowledge::{CollectionView, DocumentView},
 };
+use amalgam_app::knowledge::{DocumentDeletion, WriteThrottle};
 use amalgam_core::{FaultKind, Operator, Scope, Store, store::Within};
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use amalgam_app::administration::{UnixSeconds, all_pages, modes::ModeView};
+use amalgam_administration::{UnixSeconds, all_pages, modes::ModeView};
 use clap::{Args, Subcommand};
 use serde_json::json;
 

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use amalgam_app::administration::all_pages;
-use amalgam_app::administration::profiles::{ProfileView, Profiles};
+use amalgam_administration::all_pages;
+use amalgam_administration::profiles::{ProfileView, Profiles};
 use amalgam_core::Scope;
 use amalgam_core::store::Page;
 use clap::{Args, Subcommand};

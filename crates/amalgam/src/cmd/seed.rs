@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use amalgam_app::administration::seeding::SeedOutcome;
+use amalgam_administration::seeding::SeedOutcome;
 use amalgam_assistant::{
     catalog::{PROFILES, TOOLS, ToolSeed, config_seed},
     settings::Fill,

@@ -10,7 +10,7 @@ mod unix_socket;
 use std::sync::Arc;
 use std::time::Duration;
 
-use amalgam_app::administration::reload::ReloadCaller;
+use amalgam_administration::{reload::ReloadCaller, webhooks::deliver_webhooks};
 use amalgam_app::turns::QueueRunner;
 use amalgam_engine::Runner;
 use amalgam_server::ServerTls;
@@ -143,7 +143,7 @@ pub(crate) async fn run(input: ServeInput) -> anyhow::Result<()> {
         tokio::join!(
             engine.housekeep(housekeeping, Arc::clone(&runner) as Arc<dyn Runner>),
             auth.write_last_used(),
-            delivering.deliver_webhooks(housekeeping.transcripts),
+            deliver_webhooks(&delivering, housekeeping.transcripts),
             log_default_model(&config, &names),
             certificates::watch(tls.as_ref()),
             feed_watchdog(),

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use amalgam_app::administration::{all_pages, sessions::SessionView};
+use amalgam_administration::{all_pages, sessions::SessionView};
 use amalgam_core::store::{Order, Page};
 use clap::{Args, Subcommand};
 

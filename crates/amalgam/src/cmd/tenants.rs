@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use amalgam_app::administration::{
+use amalgam_administration::{
     Administration, all_pages,
     tenants::{TenantView, is_tenant_name},
 };

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use amalgam_app::administration::{
+use amalgam_administration::{
     all_pages,
     tool_bank::{BankScope, ToolBank, ToolView},
 };

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use amalgam_app::administration::turn_list::{TurnQuery, TurnRow};
+use amalgam_administration::turn_list::{TurnQuery, TurnRow};
 use amalgam_core::Scope;
 use amalgam_core::store::{Order, Page};
 use clap::{Args, Subcommand};

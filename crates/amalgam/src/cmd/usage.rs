@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use amalgam_app::administration::usage::UsageRequest;
+use amalgam_administration::usage::UsageRequest;
 use clap::Args;
 
 use crate::cli::StoreArgs;

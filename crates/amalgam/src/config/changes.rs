@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use amalgam_app::administration::reload::ReloadReport;
+use amalgam_administration::reload::ReloadReport;
 use secrecy::ExposeSecret as _;
 
 use super::reader::Setting;

@@ -15,7 +15,7 @@ pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// What each crate may build on. Rules on one side, implementations on the other, joined in the binary; a new crate
 /// needs a line here.
-const MAY_KNOW: [(&str, &[&str]); 17] = [
+const MAY_KNOW: [(&str, &[&str]); 18] = [
     ("protocol", &[]),
     ("core", &["protocol"]),
     ("knowledge", &["protocol", "core"]),
@@ -24,7 +24,8 @@ const MAY_KNOW: [(&str, &[&str]); 17] = [
     ("tokens", &["protocol", "core"]),
     ("engine", &["protocol", "core"]),
     ("app", &["protocol", "core", "knowledge", "assistant", "execute", "engine"]),
-    ("server", &["protocol", "core", "knowledge", "assistant", "execute", "engine", "app"]),
+    ("administration", &["protocol", "core", "assistant", "execute", "app"]),
+    ("server", &["protocol", "core", "knowledge", "assistant", "execute", "engine", "app", "administration"]),
     // The dialect `agn003` composes requests by the rules of the strict contract.
     ("models", &["protocol", "core", "execute", "tokens"]),
     ("tools", &["protocol", "core", "knowledge", "assistant"]),
@@ -41,6 +42,7 @@ const MAY_KNOW: [(&str, &[&str]); 17] = [
             "execute",
             "engine",
             "app",
+            "administration",
             "server",
             "models",
             "tools",
@@ -62,7 +64,7 @@ const TESTS_WITH: [(&str, &str); 3] =
     [("engine", "store-sqlite"), ("store", "store-sqlite"), ("store", "store-postgres")];
 
 /// The most lines of one crate, without tests.
-const MOST_SOURCE_LINES: usize = 12_500;
+const MOST_SOURCE_LINES: usize = 12_000;
 
 /// What would bring waiting, sockets, clocks or databases into the pure crates.
 const IMPURE: [&str; 12] = [
@@ -123,7 +125,7 @@ fn only_the_commands_that_serve_and_describe_http_use_its_crate() {
         .map(|path| path.strip_prefix(&folder).expect("the file is in the folder").display().to_string())
         .collect();
     files.sort();
-    assert_eq!(files, HTTP_FILES, "see crates/app/src/administration");
+    assert_eq!(files, HTTP_FILES, "see crates/administration");
 }
 
 #[test]
@@ -174,10 +176,11 @@ fn a_manifest_that_goes_its_own_way_is_found() {
 fn no_crate_has_more_source_lines_than_a_reader_can_hold() {
     let crates = fs::read_dir(Path::new(ROOT).join("crates")).expect("the crates can be listed");
     for folder in crates.map(|entry| entry.expect("entries of the tree can be read").path()) {
-        // What only tests compile is in files called so.
+        // What only tests compile is in files and a folder called so.
         let is_source = |name: &str| name.ends_with(".rs") && !name.ends_with("tests.rs") && name != "testing.rs";
         let files = files_where(&is_source, &folder.join("src"));
-        let lines: usize = files.iter().map(|path| source_lines(&read(path))).sum();
+        let files = files.iter().filter(|path| !path.starts_with(folder.join("src/testing")));
+        let lines: usize = files.map(|path| source_lines(&read(path))).sum();
         assert!(lines < MOST_SOURCE_LINES, "{} has {lines} lines", folder.display());
     }
 }

@@ -15,7 +15,7 @@ pub async fn stored_responses(app: &Application, scope: &Scope, page: &Page) -> 
 }
 
 /// The position behind a response. The time of a response is a part of its id.
-pub(crate) fn cursor(after: &str) -> Result<TurnCursor, Fault> {
+pub fn cursor(after: &str) -> Result<TurnCursor, Fault> {
     let time = Stem::of(after).and_then(|_| after.split('-').nth(1)?.parse().ok());
     let created_at_ms = time.ok_or_else(|| no_such_cursor("after", after))?;
     Ok(TurnCursor { created_at_ms, response_id: after.to_owned() })

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use amalgam_app::administration::keys::{KEY_OWNER, is_user};
+use amalgam_administration::keys::{KEY_OWNER, is_user};
 #[cfg(test)]
 use amalgam_core::TenantState;
 use amalgam_core::{

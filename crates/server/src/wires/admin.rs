@@ -2,7 +2,7 @@
 //!
 //! Callers have a key with one of the scopes `admin` and `operator`. An administrator reaches its own tenant only and cannot
 //! learn which others exist; an operator reaches all tenants. Handlers read the request and call the services of
-//! `amalgam_app::administration`, which check the caller's rights and know the objects.
+//! `amalgam_administration`, which check the caller's rights and know the objects.
 
 mod approvals;
 mod audit;

@@ -1,6 +1,6 @@
 //! `/v1/webhook_endpoints`: addresses that receive events of a tenant, for its administrators.
 
-use amalgam_app::administration::{SMALL_BODY, webhooks::Webhooks};
+use amalgam_administration::{SMALL_BODY, webhooks::Webhooks};
 use axum::{
     Router,
     extract::Request,
@@ -25,7 +25,7 @@ pub(super) fn routes() -> Router<CurrentApp> {
 }
 
 fn webhooks(call: &Call) -> Webhooks<'_> {
-    call.app.webhooks(call.app.administration(call.actor()), &call.scope)
+    Webhooks::new(&call.app, call.actor(), &call.scope)
 }
 
 async fn list(call: Call) -> Answer {

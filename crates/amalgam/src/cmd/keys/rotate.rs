@@ -3,10 +3,8 @@
 //! Earlier keys stay, because clients hold data that was sealed with them. A running server loads the new key within
 //! seconds.
 
-use amalgam_app::{
-    TenantConfigs,
-    administration::keys::{SEALED_MEMORIES, memory_context},
-};
+use amalgam_administration::keys::{SEALED_MEMORIES, memory_context};
+use amalgam_app::TenantConfigs;
 use amalgam_assistant::settings::AgentSettings;
 use amalgam_core::{
     AuditAction, INSTALLATION, Operator, Scope, Seal, Store,

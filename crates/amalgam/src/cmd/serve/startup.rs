@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::Path;
 
-use amalgam_app::administration::keys::IssuedKey;
+use amalgam_administration::keys::IssuedKey;
 use anyhow::Context as _;
 use secrecy::ExposeSecret as _;
 use tracing::info;

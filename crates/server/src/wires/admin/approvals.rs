@@ -1,6 +1,6 @@
 //! `/admin/approvals`: tool calls that require an approval.
 
-use amalgam_app::administration::SMALL_BODY;
+use amalgam_administration::SMALL_BODY;
 use axum::extract::Request;
 
 use super::call::{Answer, Call, shown};

@@ -1,6 +1,6 @@
 //! `/admin/audit`: who changed what, when and from where.
 
-use amalgam_app::administration::audit::AuditQuery;
+use amalgam_administration::audit::AuditQuery;
 
 use super::call::{Answer, Call, shown};
 

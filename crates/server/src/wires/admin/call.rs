@@ -1,6 +1,6 @@
 //! What the handlers of `/admin` share: the tenant that a request addresses, its body, and the answers.
 
-use amalgam_app::administration::{Administration, operator, tenant_scope};
+use amalgam_administration::{Administration, operator, tenant_scope};
 use amalgam_core::{Fault, Operator, Scope, store::Page};
 use axum::{
     extract::Request,
@@ -23,7 +23,7 @@ pub(in crate::wires) type Answer = Result<Response, WireError>;
 impl Call {
     /// The services that need only the store.
     pub(in crate::wires) fn administration(&self) -> Administration<'_> {
-        self.app.administration(self.actor())
+        Administration::new(&self.app, self.actor())
     }
 
     /// The id of the object; empty if it cannot be read.

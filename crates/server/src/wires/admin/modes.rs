@@ -1,6 +1,6 @@
 //! `/admin/modes`: the modes of a tenant's agents, including the built-in ones.
 
-use amalgam_app::administration::PROMPT_BODY;
+use amalgam_administration::PROMPT_BODY;
 use axum::extract::Request;
 
 use super::call::{Answer, Call, shown, stored};

@@ -3,7 +3,7 @@
 use super::call::{Answer, Call, shown};
 
 pub(super) async fn reload(call: Call) -> Answer {
-    let report = call.app.reload(&call.scope).await?;
+    let report = call.app.reload.reload(&call.scope).await?;
     call.administration().record_reload(call.operator()?, &report).await?;
     shown(&report)
 }

@@ -1,6 +1,6 @@
 //! `/admin/tenants`, for operators.
 
-use amalgam_app::administration::SMALL_BODY;
+use amalgam_administration::SMALL_BODY;
 use axum::extract::Request;
 
 use super::call::{Answer, Call, shown};

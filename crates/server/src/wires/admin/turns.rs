@@ -2,7 +2,10 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use amalgam_app::administration::turn_list::{TurnQuery, TurnRow};
+use amalgam_administration::{
+    Administration,
+    turn_list::{TurnQuery, TurnRow},
+};
 use amalgam_core::{
     Actor, Fault, Scope,
     store::{Order, Page},
@@ -92,7 +95,8 @@ impl Tail {
     async fn changes(&mut self) -> Result<Vec<TurnRow>, Fault> {
         let page = Page { after: None, limit: TAIL_WINDOW, order: Order::Descending };
         let running = self.app.engine.running_turns();
-        let list = self.app.administration(self.actor.clone()).turns(&self.scope, &self.query, &page, running).await?;
+        let list =
+            Administration::new(&self.app, self.actor.clone()).turns(&self.scope, &self.query, &page, running).await?;
         let mut window = HashMap::with_capacity(list.data.len());
         let mut changed = Vec::new();
         for row in list.data {

@@ -1,6 +1,6 @@
 //! `GET /admin/usage`: turns, tokens and cost, as JSON or CSV.
 
-use amalgam_app::administration::usage::UsageRequest;
+use amalgam_administration::usage::UsageRequest;
 use axum::response::{IntoResponse as _, Response};
 use http::{HeaderMap, header};
 

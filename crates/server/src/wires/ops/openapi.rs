@@ -66,7 +66,7 @@ fn build() -> Value {
     }
     document["paths"] = Value::Object(paths);
     let mut schemas = merged(&SCHEMAS);
-    for (name, schema) in amalgam_app::administration::schemas() {
+    for (name, schema) in amalgam_administration::schemas() {
         let before = schemas.insert(name, schema);
         debug_assert!(before.is_none(), "a derived shape is written in openapi/schemas too");
     }

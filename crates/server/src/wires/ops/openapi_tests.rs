@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use amalgam_app::administration::{
+use amalgam_administration::{
     approvals::ApprovalView,
     tool_bank::{ToolBank, Trial, TrialError},
 };
