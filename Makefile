@@ -19,7 +19,7 @@ target := $(or $(CARGO_TARGET_DIR),target)
 
 say = printf '\n==> %s\n' "$(1)"
 
-.PHONY: help run release dist test check lint soak bench fmt clean
+.PHONY: help run release dist test check lint console soak bench fmt clean
 
 help:
 	@echo "make run     build and serve on http://$(LISTEN) with the demo model"
@@ -28,6 +28,7 @@ help:
 	@echo "make test    install what the tests need, then run all of them"
 	@echo "make check   the quick loop: format, lints, documentation, Rust tests"
 	@echo "make lint    format, lints and documentation, with warnings denied"
+	@echo "make console build the web console: console/dist, which is committed"
 	@echo "make soak    kill servers under load, $(CYCLES) times, and check what they promised"
 	@echo "make bench   measure against a bare pass-through in the same run"
 	@echo "make fmt     format the code"
@@ -58,6 +59,8 @@ test:
 	scripts/postgres.sh run scripts/rust-tests.sh --locked
 	@$(call say,real clients)
 	AMALGAM_BIN=$(target)/debug/amalgam scripts/postgres.sh run tests/clients/run.sh
+	@$(call say,the console)
+	AMALGAM_BIN=$(target)/debug/amalgam tests/console/run.sh
 	@$(call say,packages)
 	AMALGAM_BIN=$(target)/debug/amalgam tests/packages/run.sh
 	@$(call say,all tests passed)
@@ -74,6 +77,9 @@ lint:
 	@$(call say,documentation)
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --quiet
 
+console:
+	cd console && npm ci --no-audit --no-fund --ignore-scripts && npm run types && npm run check && npm run build
+
 soak:
 	@scripts/setup.sh test
 	scripts/soak.sh $(CYCLES)
@@ -87,4 +93,4 @@ fmt:
 
 clean:
 	$(CARGO) clean
-	rm -rf tests/clients/node_modules examples/ide-client/node_modules examples/ide-client/dist
+	rm -rf tests/clients/node_modules console/node_modules examples/ide-client/node_modules examples/ide-client/dist

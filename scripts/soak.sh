@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Kills servers under load, many times, and checks after every death that what they had promised was kept.
+# Kills servers under load, many times, and checks after every death that what they had promised was kept: responses, the list of
+# turns, usage, budgets, webhooks and the audit.
 #
 #   scripts/soak.sh [CYCLES]    # so many deaths beside a server that lives, and as many with a restart on one file
 #

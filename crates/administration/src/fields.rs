@@ -5,7 +5,7 @@
 
 use std::{borrow::Cow, fmt};
 
-use amalgam_core::{Decider, OnError, TenantState, store::BankKind};
+use amalgam_core::{BudgetPeriod, BudgetUnit, Decider, LimitKind, OnError, TenantState, store::BankKind};
 use amalgam_protocol::{Json, Raw, Shape};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{
@@ -197,6 +197,9 @@ vocabulary! {
     BankKind: "builtin" "http" "mcp" "client";
     OnError: "continue" "fail_turn";
     Decider: "caller" "admin";
+    LimitKind: "tenants" "keys" "users" "models";
+    BudgetUnit: "usd" "tokens";
+    BudgetPeriod: "day" "month" "total";
 }
 
 impl<T: Vocabulary> Serialize for Word<T> {

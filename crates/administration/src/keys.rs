@@ -24,6 +24,7 @@ use super::{
     request::{self, wrong},
 };
 
+pub(crate) use issue::secret_text;
 pub use issue::{
     ConfiguredKey, IssuedKey, KEY_PREFIX, KeyOrder, Pepper, PepperError, SEALED_MEMORIES, issue, memory_context,
 };

@@ -4,8 +4,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, tr
 use serde_json::{Map, Value, json};
 
 use super::{
-    List, approvals, audit, configs, diagnosis, keys, knowledge, modes, profiles, reload, sessions, tenants, tool_bank,
-    turn_list, turns, usage, webhooks,
+    List, approvals, audit, configs, console, diagnosis, keys, knowledge, limits, modes, profiles, reload, sessions,
+    tenants, tool_bank, turn_list, turns, usage, webhooks,
 };
 
 /// The schemas of all objects of the administration, by name.
@@ -29,6 +29,12 @@ pub fn schemas() -> Map<String, Value> {
     list::<audit::AuditEntryView, &str>(&mut answers, "AuditList", "Entries of the audit, newest first.");
     list::<webhooks::EndpointView, &str>(&mut answers, "WebhookEndpointList", "Webhook endpoints, ordered by id.");
     list::<webhooks::DeliveryView, &str>(&mut answers, "WebhookDeliveryList", "Deliveries, newest first.");
+    list::<limits::LimitView, &str>(&mut answers, "LimitList", "Limits, ordered by kind, tenant and id.");
+    list::<console::ConsoleSessionView, &str>(&mut answers, "ConsoleSessionList", "Browser sessions, ordered by id.");
+    answers.subschema_for::<console::ConsoleStatus>();
+    answers.subschema_for::<console::CurrentConsoleSession>();
+    answers.subschema_for::<console::NewConsoleSession>();
+    answers.subschema_for::<console::DeletedConsoleSession>();
     answers.subschema_for::<usage::UsageReport>();
     answers.subschema_for::<webhooks::NewEndpointView>();
     answers.subschema_for::<configs::ConfigView>();
@@ -47,11 +53,13 @@ pub fn schemas() -> Map<String, Value> {
     requests.subschema_for::<tenants::ChangeTenant>();
     requests.subschema_for::<keys::CreateKey>();
     requests.subschema_for::<configs::ChangeConfig>();
+    requests.subschema_for::<console::RedeemConsoleLink>();
     requests.subschema_for::<tool_bank::PutTool>();
     requests.subschema_for::<tool_bank::TryTool>();
     requests.subschema_for::<approvals::Decide>();
     requests.subschema_for::<profiles::PutProfile>();
     requests.subschema_for::<modes::PutMode>();
+    requests.subschema_for::<limits::PutLimit>();
     requests.subschema_for::<webhooks::CreateEndpoint>();
     requests.subschema_for::<webhooks::ChangeEndpoint>();
 

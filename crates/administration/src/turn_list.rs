@@ -78,6 +78,14 @@ pub struct TurnRow {
     tools: Vec<String>,
     /// Whether the content is stored.
     stored: bool,
+    /// The trace that the turn belongs to, in hexadecimal; null without telemetry and without a `traceparent` of the caller.
+    trace_id: Option<String>,
+}
+
+impl TurnRow {
+    pub(super) fn created_at_ms(&self) -> u64 {
+        self.created_at_ms
+    }
 }
 
 impl From<ListedTurn> for TurnRow {
@@ -112,6 +120,7 @@ impl From<ListedTurn> for TurnRow {
             losses: turn.losses,
             tools: turn.tools,
             stored: turn.stored,
+            trace_id: turn.trace_id.map(|id| format!("{id:032x}")),
         }
     }
 }

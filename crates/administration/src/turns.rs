@@ -2,7 +2,7 @@
 
 use amalgam_app::{not_found, turns::cursor};
 use amalgam_core::{
-    Admin, Fault, FaultKind, Scope,
+    Admin, Fault, FaultKind, Scope, no_items,
     store::{ToolRun, Transcript, TurnCursor, TurnFilter, TurnRecord, TurnsOf, Within},
 };
 use amalgam_protocol::{Json, Writer};
@@ -34,8 +34,36 @@ pub struct TurnView {
     /// Null if the response is not stored.
     #[schemars(schema_with = "response_shape")]
     response: Option<Verbatim>,
+    /// The input items of the request itself, without those of earlier responses; null if the response is not stored.
+    #[schemars(schema_with = "input_shape")]
+    input: Option<Verbatim>,
     calls: Vec<ModelCall>,
     tool_calls: Vec<ToolRunView>,
+    /// What the turn spent its time on, sorted by start; empty while it runs. The write that ends the turn is not included.
+    #[schemars(schema_with = "spans_shape")]
+    spans: Verbatim,
+}
+
+/// A part of a turn that took time.
+#[derive(JsonSchema)]
+#[schemars(rename = "TurnSpan")]
+#[expect(dead_code, reason = "only the schema of what the store holds")]
+struct SpanView {
+    /// The name of the queue, the model, the tool or the stored part.
+    name: String,
+    #[schemars(extend("enum" = ["queue", "prompt", "retrieval", "model_call", "tool_call", "store"]))]
+    kind: String,
+    /// Microseconds after the start of the first span.
+    start_us: u64,
+    /// Microseconds from start to end.
+    duration_us: u64,
+    /// The class of the failure; absent if it succeeded.
+    #[schemars(default)]
+    error: Option<String>,
+    /// Of a model call: `upstream`, `model`, `first_token_us`, `retries`, tokens by kind, `cost_usd`. Of a tool call: `label`,
+    /// `call_id`.
+    #[schemars(default)]
+    attributes: Option<Object>,
 }
 
 /// The exact record of one model call.
@@ -108,6 +136,16 @@ fn response_shape(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"anyOf": [{"$ref": "#/components/schemas/Response"}, {"type": "null"}]})
 }
 
+/// The spans are stored as they are shown.
+fn spans_shape(generator: &mut SchemaGenerator) -> Schema {
+    let span = generator.subschema_for::<SpanView>();
+    json_schema!({"type": "array", "items": span})
+}
+
+fn input_shape(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": ["array", "null"], "items": {"$ref": "#/components/schemas/KeptItem"}})
+}
+
 impl Administration<'_> {
     /// A turn of any user of the tenant, by the id of its response, of its request, or by the provider's id of its last answer, the
     /// newest if several.
@@ -132,11 +170,19 @@ impl Administration<'_> {
 
     async fn turn_of_response(&self, admin: Admin<'_>, id: &str) -> Result<Option<TurnView>, Fault> {
         let summary = self.turn_row(admin, id).await?;
-        Ok(match (self.store.turn(admin, id).await?, summary) {
-            (Some(turn), summary) => Some(TurnView::new(turn, summary)),
-            (None, Some(summary)) => Some(TurnView::without_content(summary)),
-            (None, None) => None,
-        })
+        let spans = match &summary {
+            Some(row) => self.store.spans_of_turn(admin, row.created_at_ms(), id).await?,
+            None => None,
+        };
+        let view = match (self.store.turn(admin, id).await?, summary) {
+            (Some(turn), summary) => TurnView::new(turn, summary),
+            (None, Some(summary)) => TurnView::without_content(summary),
+            (None, None) => return Ok(None),
+        };
+        Ok(Some(match spans {
+            Some(spans) => TurnView { spans: Verbatim(spans), ..view },
+            None => view,
+        }))
     }
 
     /// The row of one turn in the list.
@@ -157,8 +203,10 @@ impl TurnView {
             user: summary.user.clone(),
             summary: Some(summary),
             response: None,
+            input: None,
             calls: Vec::new(),
             tool_calls: Vec::new(),
+            spans: Verbatim(no_items()),
         }
     }
 
@@ -171,8 +219,10 @@ impl TurnView {
             user: turn.user,
             summary,
             response: Some(Verbatim(Json::from_writer(response))),
+            input: Some(Verbatim(turn.response.input)),
             calls: turn.transcripts.into_iter().map(ModelCall::from).collect(),
             tool_calls: turn.tools.into_iter().map(ToolRunView::from).collect(),
+            spans: Verbatim(no_items()),
         }
     }
 }

@@ -23,6 +23,8 @@ pub(crate) enum Command {
     Tenants(cmd::tenants::TenantsArgs),
     /// Create, list and revoke API keys; rotate the master key
     Keys(cmd::keys::KeysArgs),
+    /// Make links that sign a browser in to the console
+    Console(cmd::console::ConsoleArgs),
     /// List, add, test and remove tools of the bank
     Tools(cmd::tools::ToolsArgs),
     /// List, add and remove a tenant's agent modes
@@ -50,6 +52,10 @@ pub(crate) enum Command {
     Turns(cmd::turns::TurnsArgs),
     /// Print turns, tokens and cost by tenant, key, user, model and more
     Usage(cmd::usage::UsageArgs),
+    /// List, set and remove limits and budgets of tenants, keys, users and models
+    Limits(cmd::limits::LimitsArgs),
+    /// Import and list prices of models
+    Prices(cmd::prices::PricesArgs),
     /// List and show the threads of a tenant's users
     Sessions(cmd::sessions::SessionsArgs),
     /// Print the assistant settings of tenants

@@ -61,6 +61,7 @@ pub(crate) struct Config {
     pub(crate) log: Log,
     /// The address of metrics that needs no key.
     pub(crate) metrics_listen: Option<ListenAddress>,
+    pub(crate) telemetry: Telemetry,
     /// The key that seals values.
     pub(crate) secret_key: Option<SecretString>,
     /// A key with all rights, for the tenant with id 1.
@@ -109,6 +110,32 @@ pub(crate) struct Log {
     pub(crate) sample: f64,
     /// The lowest level of the lines of doors.
     pub(crate) doors: Vec<(Door, LevelFilter)>,
+}
+
+/// What is exported by OpenTelemetry's protocol.
+#[derive(Debug, Clone)]
+pub(crate) struct Telemetry {
+    /// None: nothing is exported.
+    pub(crate) otlp: Option<Collector>,
+    pub(crate) service_name: String,
+    /// Further attributes of the resource.
+    pub(crate) attributes: BTreeMap<String, Secret>,
+    /// The share of new traces that are exported.
+    pub(crate) sample: f64,
+    /// Whether spans of tool calls include arguments and results.
+    pub(crate) content: bool,
+    pub(crate) interval: Duration,
+    pub(crate) metrics_interval: Duration,
+    pub(crate) queue: usize,
+}
+
+/// A collector of telemetry.
+#[derive(Debug, Clone)]
+pub(crate) struct Collector {
+    /// Without a trailing slash.
+    pub(crate) url: String,
+    pub(crate) headers: BTreeMap<String, Secret>,
+    pub(crate) timeout: Duration,
 }
 
 #[derive(Debug, Clone)]
@@ -247,6 +274,10 @@ pub(crate) struct Execute {
 #[derive(Debug, Clone)]
 pub(crate) struct Limits {
     pub(crate) max_in_flight: usize,
+    pub(crate) max_in_flight_per_tenant: Option<usize>,
+    pub(crate) max_waiting: usize,
+    pub(crate) queue_wait: Duration,
+    pub(crate) reserve_output_tokens: u32,
     pub(crate) turn_deadline: Duration,
     pub(crate) keepalive: Duration,
     pub(crate) body_bytes: u64,

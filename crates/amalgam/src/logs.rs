@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal as _};
 
+use amalgam_logs::LogOutput;
 use anyhow::Context as _;
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
@@ -19,7 +20,7 @@ impl LogFilter {
 
 /// Starts logging for the whole process.
 pub(crate) fn init(log: &Log) -> anyhow::Result<LogFilter> {
-    let lines = tracing_subscriber::fmt().with_env_filter(read(log)?).with_writer(io::stderr);
+    let lines = tracing_subscriber::fmt().with_env_filter(read(log)?).with_writer(LogOutput::start());
     let (set, started): (LogFilter, _) = match log.format {
         LogFormat::Text => {
             let lines = lines.with_ansi(io::stderr().is_terminal()).with_filter_reloading();
@@ -40,8 +41,9 @@ fn read(log: &Log) -> anyhow::Result<EnvFilter> {
     EnvFilter::builder().parse(&log.filter).context("reading the log filter")
 }
 
-/// The crates of this project beside the binary, without their prefix.
+/// The crates of this project beside the binary, and the targets of the lines of requests and spans, without their prefix.
 const CRATES: &[&str] = &[
+    "administration",
     "app",
     "assistant",
     "core",
@@ -50,10 +52,13 @@ const CRATES: &[&str] = &[
     "knowledge",
     "models",
     "protocol",
+    "request",
     "server",
+    "span",
     "store",
     "store_postgres",
     "store_sqlite",
+    "telemetry",
     "tokens",
     "tools",
 ];

@@ -14,6 +14,7 @@ mod reload;
 mod server_client;
 mod storage;
 mod table;
+mod telemetry;
 mod tenancy;
 mod terminal;
 mod wire_up;
@@ -40,7 +41,9 @@ fn main() -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE));
         }
     };
-    match run(cli.command) {
+    let outcome = run(cli.command);
+    amalgam_logs::flush();
+    match outcome {
         Ok(code) => code,
         Err(error) => {
             terminal::print_stderr(format_args!("amalgam: {error:#}"));
@@ -58,6 +61,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         }
         Command::Tenants(args) => runtime()?.block_on(cmd::tenants::run(args)),
         Command::Keys(args) => runtime()?.block_on(cmd::keys::run(args)),
+        Command::Console(args) => runtime()?.block_on(cmd::console::run(args)),
         Command::Tools(args) => runtime()?.block_on(cmd::tools::run(args)),
         Command::Modes(args) => runtime()?.block_on(cmd::modes::run(args)),
         Command::Approvals(args) => runtime()?.block_on(cmd::approvals::run(args)),
@@ -70,6 +74,8 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Knowledge(args) => runtime()?.block_on(cmd::knowledge::run(args)),
         Command::Turns(args) => runtime()?.block_on(cmd::turns::run(args)),
         Command::Usage(args) => runtime()?.block_on(cmd::usage::run(args)),
+        Command::Limits(args) => runtime()?.block_on(cmd::limits::run(args)),
+        Command::Prices(args) => runtime()?.block_on(cmd::prices::run(args)),
         Command::Sessions(args) => runtime()?.block_on(cmd::sessions::run(args)),
         Command::Configs(args) => runtime()?.block_on(cmd::configs::run(args)),
         Command::Profiles(args) => runtime()?.block_on(cmd::profiles::run(args)),

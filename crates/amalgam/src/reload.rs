@@ -1,6 +1,6 @@
 //! Reloads the configuration: reads it again, checks it as a whole, and replaces what a running server can replace.
 //!
-//! Upstreams, models, limits, tenants with their keys, and the log level are replaced together. Everything that can fail comes
+//! Upstreams, models, limits, tenants with their keys, telemetry, and the log level are replaced together. Everything that can fail comes
 //! first, so that an error leaves the old configuration in force.
 
 use std::sync::Arc;
@@ -68,6 +68,7 @@ impl Reloader {
         let current = self.application.load();
         let names = wire_up::names(&config, &current.seal, &*current.clock).map_err(failed)?;
         let tenancy = tenancy::configure(&config, &*current.store, &*current.clock).await.map_err(failed)?;
+        let change_telemetry = self.live.telemetry.prepare(&config).map_err(failed)?;
         self.log.set(&config.log).map_err(failed)?;
 
         let application = Arc::new(Application {
@@ -81,7 +82,8 @@ impl Reloader {
             ..(*current).clone()
         });
         let report = ReloadReport { warnings, ..changes(&self.settings, &settings) };
-        self.live.replace(&tenancy, names, &application, config.limits.max_in_flight);
+        change_telemetry();
+        self.live.replace(&tenancy, names, &application, wire_up::admission_settings(&config));
         self.application.replace(application);
         (self.config, self.settings) = (config, merged(&self.settings, settings, &report));
         Ok(report)
@@ -90,11 +92,33 @@ impl Reloader {
 
 /// The old configuration with those parts of the new one that a running server can take over.
 fn with_reloadable(old: &Config, new: Config) -> Config {
-    let Config { log, tenants, upstreams, has_upstreams, models, mut limits, assistant, assistant_model, .. } = new;
+    let Config {
+        log,
+        telemetry,
+        tenants,
+        upstreams,
+        has_upstreams,
+        models,
+        mut limits,
+        assistant,
+        assistant_model,
+        ..
+    } = new;
     limits.request_bytes_total = old.limits.request_bytes_total;
     limits.remembered_bytes = old.limits.remembered_bytes;
     let log = crate::config::Log { format: old.log.format, ..log };
-    Config { log, tenants, upstreams, has_upstreams, models, limits, assistant, assistant_model, ..old.clone() }
+    Config {
+        log,
+        telemetry,
+        tenants,
+        upstreams,
+        has_upstreams,
+        models,
+        limits,
+        assistant,
+        assistant_model,
+        ..old.clone()
+    }
 }
 
 /// The settings in force: those that need a restart stay as they were, so that the next reload names them again.

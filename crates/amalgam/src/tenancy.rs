@@ -1,14 +1,20 @@
 //! Tenants and keys of the configuration: configured tenants are written to the store, and an empty store gets its first
 //! tenant with an assistant.
 
+use std::io::{self, IsTerminal as _};
+
 use amalgam_administration::{
     Administration,
     keys::{ConfiguredKey, IssuedKey, KeyOrder, Pepper, issue},
     tenants::ConfiguredTenant,
 };
 use amalgam_assistant::catalog::config_seed;
-use amalgam_core::{Actor, Clock, Operator, Rights, Store, store::TenantRecord};
+use amalgam_core::{
+    Actor, Clock, Operator, Rights, Store,
+    store::{ConsoleOwner, TenantRecord},
+};
 use anyhow::Context as _;
+use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::config::Config;
 use crate::machine;
@@ -23,7 +29,15 @@ const DEMO: &str = "demo";
 pub(crate) struct Tenancy {
     pub(crate) access: ConfiguredAccess,
     /// The first key of a new store, to be shown once.
-    pub(crate) first_key: Option<IssuedKey>,
+    pub(crate) first_key: Option<FirstKey>,
+}
+
+/// The first key of a new store.
+pub(crate) struct FirstKey {
+    /// The key.
+    pub(crate) issued: IssuedKey,
+    /// The token of a link that opens the console, if it can be shown on a terminal.
+    pub(crate) console_link: Option<SecretString>,
 }
 
 /// The callers that the configuration admits.
@@ -42,6 +56,16 @@ pub(crate) async fn prepare(
     clock: &dyn Clock,
 ) -> anyhow::Result<Tenancy> {
     prepare_in(config, store, pepper, clock.now_ms()).await.context("preparing the tenants")
+}
+
+/// The session that a link opens for this key.
+fn owner(IssuedKey { key, record }: &IssuedKey, pepper: &Pepper) -> ConsoleOwner {
+    ConsoleOwner {
+        tenant_id: record.tenant_id,
+        rights: record.rights,
+        key_id: Some(record.id.clone()),
+        key_hash: Some(pepper.hash(key.expose_secret())),
+    }
 }
 
 /// The same for a new configuration of a running server, which neither creates a key nor adds samples.
@@ -70,7 +94,13 @@ async fn prepare_in(config: &Config, store: &dyn Store, pepper: &Pepper, now_ms:
             label: Some("first start".to_owned()),
             expires_at_ms: None,
         };
-        first_key = issue(store, pepper, &actor, order, now_ms).await?;
+        if let Some(issued) = issue(store, pepper, &actor, order, now_ms).await? {
+            let console_link = match io::stdout().is_terminal() {
+                true => Some(administration.create_console_link(pepper, owner(&issued, pepper)).await?),
+                false => None,
+            };
+            first_key = Some(FirstKey { issued, console_link });
+        }
     }
     if was_empty && made_first && config.seed_demo {
         let settings = config_seed(&config.assistant);

@@ -5,11 +5,11 @@ mod live_parts;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use amalgam_administration::{
-    keys::{IssuedKey, Pepper, PepperError},
+    keys::{Pepper, PepperError},
     reload::{ReloadCaller, ReloadRequests},
 };
 use amalgam_app::{
-    Application, CurrentApplication, Limits,
+    Application, CurrentApplication, Limits, ReadConfigs,
     assistant::{AssistantSettings, SessionQueues},
     execute::ExecuteSettings,
     knowledge::Knowledge,
@@ -17,10 +17,12 @@ use amalgam_app::{
 use amalgam_assistant::settings::KEY_VARIABLE;
 use amalgam_core::{
     Catalog, Clock, Embedder, Fetch, Retrieval, Seal, Store, ToolProvider, TurnObserver,
-    store::{BankStore, CourseStore, FlushMeter, KnowledgeStore, ProcessId, TenancyStore},
+    store::{BankStore, ConsoleStore, CourseStore, FlushMeter, KnowledgeStore, ProcessId, TenancyStore},
     turn::Caps,
 };
-use amalgam_engine::{Admission, Engine, EngineSettings, HousekeepingSettings, QueueLimits, ToolLimits};
+use amalgam_engine::{
+    Admission, AdmissionSettings, Engine, EngineSettings, HousekeepingSettings, QueueLimits, ToolLimits,
+};
 use amalgam_execute::{envelope::UncountedUsage, request::Bounds};
 use amalgam_models::{Key, ModelNames, ModelNamesSettings, Proxies, UpstreamSettings};
 use amalgam_server::{
@@ -42,7 +44,8 @@ use crate::{
     config::{self, Config, ImageUrls, KeepTranscripts, KeySetLocation, Mcp, McpTransport, Secret},
     machine,
     storage::{self, OpenStore, StorePurpose},
-    tenancy::{self, ConfiguredAccess, Tenancy},
+    telemetry::ProcessTelemetry,
+    tenancy::{self, ConfiguredAccess, FirstKey, Tenancy},
 };
 
 pub(crate) use live_parts::{CurrentModels, LiveParts};
@@ -61,7 +64,7 @@ pub(crate) struct AssembledServer {
     /// The retention and other periodic work.
     pub(crate) housekeeping: HousekeepingSettings,
     /// The first key of a new store, to be shown once.
-    pub(crate) first_key: Option<IssuedKey>,
+    pub(crate) first_key: Option<FirstKey>,
 }
 
 /// Builds the server from its configuration; `url` is that of its listener.
@@ -88,6 +91,7 @@ pub(crate) async fn assemble(config: &Config, url: &str) -> anyhow::Result<Assem
     let tools = tool_registry(config, &store, &knowledge, &seal, &clock, url)?;
     let auth = Auth::new(AuthParts {
         store: Arc::clone(&store) as Arc<dyn TenancyStore>,
+        sessions: Arc::clone(&store) as Arc<dyn ConsoleStore>,
         clock: Arc::clone(&clock),
         pepper,
         configured,
@@ -96,8 +100,9 @@ pub(crate) async fn assemble(config: &Config, url: &str) -> anyhow::Result<Assem
         proxies: TrustedProxies::new(config.server.trusted_proxies.clone()),
         max_connections_per_key: config.server.max_connections_per_key,
     });
-    let admission = Admission::new(config.limits.max_in_flight);
-    let log = request_log(config, flushes, &*clock);
+    let admission = Admission::new(admission_settings(config));
+    let telemetry = ProcessTelemetry::new(config, Arc::clone(&clock))?;
+    let log = request_log(config, flushes, &telemetry, &*clock);
     let engine = engine(config, &admission, &clock, Arc::new(egress(config)), &store, &log);
     let (reload, reload_callers) = ReloadRequests::new();
     let application = Arc::new(Application {
@@ -113,6 +118,7 @@ pub(crate) async fn assemble(config: &Config, url: &str) -> anyhow::Result<Assem
         assistant: AssistantSettings { settings: config.assistant.clone(), public_url: public_url(config, url) },
         limits: limits(config),
         session_queues: SessionQueues::default(),
+        read_configs: ReadConfigs::default(),
     });
     let app = App::new(ServerParts {
         app: Arc::clone(&application),
@@ -127,7 +133,7 @@ pub(crate) async fn assemble(config: &Config, url: &str) -> anyhow::Result<Assem
         responses: config.retention.responses,
         alone,
     };
-    let live = LiveParts { auth, admission, embedder, server: CurrentApp::new(Arc::new(app)) };
+    let live = LiveParts { auth, admission, embedder, telemetry, server: CurrentApp::new(Arc::new(app)) };
     let application = CurrentApplication::new(application);
     Ok(AssembledServer { application, names, engine, live, reload_callers, tools, housekeeping, first_key })
 }
@@ -144,6 +150,13 @@ fn execute(config: &Config) -> ExecuteSettings {
             false => UncountedUsage::Zero,
         },
     }
+}
+
+/// How many turns run and wait.
+pub(crate) fn admission_settings(config: &Config) -> AdmissionSettings {
+    let config::Limits { max_in_flight, max_in_flight_per_tenant, max_waiting, queue_wait, .. } = config.limits;
+    let max_in_flight_per_tenant = max_in_flight_per_tenant.unwrap_or(max_in_flight);
+    AdmissionSettings { max_in_flight, max_in_flight_per_tenant, max_waiting, queue_wait }
 }
 
 /// The maximum time before a stream's head is sent while no model has accepted.
@@ -175,18 +188,25 @@ pub(crate) fn engine_settings(config: &Config) -> EngineSettings {
         transcripts: keeps_transcripts.then_some(config.retention.transcripts),
         upload_bytes: usize::try_from(config.limits.media_bytes).unwrap_or(usize::MAX),
         tools: tool_limits(config),
+        reserve_output_tokens: config.limits.reserve_output_tokens.into(),
     }
 }
 
 /// The lines of requests, and the metrics.
-fn request_log(config: &Config, flushes: FlushMeter, clock: &dyn Clock) -> Arc<RequestLog> {
+fn request_log(
+    config: &Config,
+    flushes: FlushMeter,
+    telemetry: &ProcessTelemetry,
+    clock: &dyn Clock,
+) -> Arc<RequestLog> {
     let build = BuildInfo {
         version: version::VERSION.to_owned(),
         commit: version::COMMIT.unwrap_or_default().to_owned(),
         started_at_ms: clock.now_ms(),
     };
     let settings = RequestLogSettings { sample: config.log.sample, doors: config.log.doors.clone() };
-    Arc::new(RequestLog::new(Metrics::new(&build, flushes), &settings))
+    let metrics = Metrics::new(&build, flushes, telemetry.meter.clone());
+    Arc::new(RequestLog::new(metrics, telemetry.sink(), &settings))
 }
 
 fn tool_limits(config: &Config) -> ToolLimits {
@@ -267,7 +287,7 @@ fn egress(config: &Config) -> Egress {
 }
 
 /// The guarded HTTP client for one address that the operator configured, which may be private.
-fn egress_to(url: &str) -> anyhow::Result<Egress> {
+pub(crate) fn egress_to(url: &str) -> anyhow::Result<Egress> {
     let uri: http::Uri = url.parse().context("it is not valid")?;
     let host = uri.host().context("it has no host")?;
     let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("http") { 80 } else { 443 });

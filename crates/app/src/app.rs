@@ -6,7 +6,7 @@ use amalgam_core::{Catalog, Clock, Retrieval, Seal, Store, ToolProvider, Webhook
 use amalgam_engine::{Engine, QueueLimits};
 
 use crate::{
-    TenantConfigs,
+    ReadConfigs, TenantConfigs,
     assistant::{AssistantSettings, SessionQueues},
     execute::ExecuteSettings,
 };
@@ -74,6 +74,8 @@ pub struct Application {
     pub limits: Limits,
     /// The turns of this process that wait in a session queue.
     pub session_queues: SessionQueues,
+    /// The settings of tenants as they were read last.
+    pub read_configs: ReadConfigs,
 }
 
 impl Application {

@@ -17,6 +17,7 @@ use amalgam_protocol::{
     ToolChoice, Usage, Writer,
 };
 use bytes::Bytes;
+use tokio::time::Instant;
 
 use crate::{
     app::Application,
@@ -65,7 +66,10 @@ async fn summarise(
     strict: bool,
     identity: Identity,
 ) -> Result<Compacted, Fault> {
+    let began = Instant::now();
     let candidate = route.candidates.first().ok_or_else(|| Fault::internal("a route without candidates"))?;
+    let key_id = scope.key_id().map(|id| &**id);
+    app.engine.limiter().known().check_model(scope, key_id, model, Some(candidate))?;
     let request = parameters.view()?;
     turns::check_files(app, scope, parameters, &request).await?;
     let context = Context::gather(app, scope, scope.state(), parameters, &request, None).await?;
@@ -77,7 +81,7 @@ async fn summarise(
     let mut history = turns::open_history(app, &seal_context, parameters, &request, own, input)?;
 
     let mut ids = Stem::of(&identity.response_id).map_or(Ids::Unguessable, Ids::Within);
-    let mut retained = retained_items(app, candidate, &history, &mut ids).await?;
+    let mut retained = retained_items(app, scope, candidate, &history, &mut ids).await?;
     retained.losses.extend(rules::skipped_nulls(&request));
     let settings = summary_settings(&request, &history);
     ask_for_summary(&mut history);
@@ -88,10 +92,12 @@ async fn summarise(
             wire: Wire::Responses,
             request_id: scope.request_id().cloned(),
             request: scope.request().cloned(),
+            trace: scope.trace(),
             key_id: scope.key_id().cloned(),
             model: model.to_owned(),
             ..TurnOrigin::default()
         },
+        began,
         resumes_after: None,
         settings: ResponseSettings::new(&settings, Effective { model, stored: false, background: false }),
         call: ModelCall {
@@ -150,6 +156,7 @@ fn check<'r>(
 /// The user's messages that are kept verbatim.
 async fn retained_items(
     app: &Application,
+    scope: &Scope,
     candidate: &Candidate,
     history: &History<'_>,
     ids: &mut Ids,
@@ -157,7 +164,7 @@ async fn retained_items(
     let user_messages =
         history.entries.iter().filter(|entry| compaction::is_user_message(entry)).map(CountableText::of).collect();
     // Token counts, from the latest message to the oldest.
-    let mut token_counts = app.engine.weigh(candidate, user_messages).await?.into_iter().rev();
+    let mut token_counts = app.engine.weigh(scope, candidate, user_messages).await?.into_iter().rev();
     Ok(compaction::keep(history, ids, KEPT_TOKENS, |_| token_counts.next().unwrap_or_default()))
 }
 

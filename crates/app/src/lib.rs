@@ -17,4 +17,4 @@ pub mod turns;
 pub use app::{Application, Limits};
 pub use current::CurrentApplication;
 pub use ids::{is_id, no_such_cursor, not_found};
-pub use tenant_configs::{ConfigDraft, StoredConfig, TenantConfigs};
+pub use tenant_configs::{ConfigDraft, ReadConfigs, StoredConfig, TenantConfigs};

@@ -1,5 +1,10 @@
 //! Reads and changes a tenant's assistant settings, for the HTTP API, the command line and seeding.
 
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
 use amalgam_assistant::settings::{AgentSettings, EffectiveSettings, resolve};
 use amalgam_core::{
     Actor, AuditAction, Fault, FaultKind, Operator, Seal, SecretText, Store, hex,
@@ -116,6 +121,26 @@ impl TenantConfigs<'_> {
             ..stored.settings.clone()
         };
         resolve(&AgentSettings::defaults(), self.settings, &own, profile)
+    }
+}
+
+/// The settings of tenants as they were read last, so that a turn does not read the same values again.
+#[derive(Debug, Clone, Default)]
+pub struct ReadConfigs(Arc<Mutex<HashMap<i64, Arc<StoredConfig>>>>);
+
+impl ReadConfigs {
+    /// The settings of a tenant, from the record of the store.
+    pub fn read(&self, tenant_id: i64, config: AgentConfig) -> Result<Arc<StoredConfig>, Fault> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let version = (config.revision, Some(config.updated_at_ms));
+        if let Some(stored) = known.get(&tenant_id)
+            && (stored.revision, stored.updated_at_ms) == version
+        {
+            return Ok(Arc::clone(stored));
+        }
+        let stored = Arc::new(StoredConfig::read(config)?);
+        known.insert(tenant_id, Arc::clone(&stored));
+        Ok(stored)
     }
 }
 

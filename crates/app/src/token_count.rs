@@ -58,7 +58,7 @@ async fn count(app: &Application, scope: &Scope, parameters: &ResponseParameters
         // An image has the same count whether or not its bytes are loaded.
         images: &HashMap::new(),
     })?;
-    Ok(app.engine.count(candidate, prepared).await?.total())
+    Ok(app.engine.count(scope, candidate, prepared).await?.total())
 }
 
 /// Without a model name, the count is made for the first model that the caller may use: all are counted alike.

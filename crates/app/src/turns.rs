@@ -17,13 +17,14 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use amalgam_core::{
     Delivery, Entry, Fault, FaultKind, History, Ids, InstructionsOf, Route, Scope, Stem, SystemPrompt, TenantState,
-    TurnOrigin,
+    TurnOrigin, TurnSpan, TurnStep,
     compaction::{self, UnreadableSummary},
     normalise, number_items,
     store::{Begin, StoredResponse},
 };
 use amalgam_engine::{AnswerFormat, ModelCall, Run, TurnStart, TurnStorage};
 use amalgam_protocol::{CreateResponse, Input, Json, ResponseParameters, ResponseSettings, Status, TextFormat};
+use tokio::time::Instant;
 
 use crate::app::Application;
 use rules::{CheckedRequest, Storage};
@@ -90,6 +91,7 @@ impl StartedTurn {
 
 /// Starts a turn. Until a model has accepted, every failure is a plain error.
 pub async fn begin(app: &Application, scope: &Scope, mut turn: TurnRequest<'_>) -> Result<StartedTurn, Fault> {
+    let began = Instant::now();
     let state = turn.state(scope.state());
     let stored = state == TenantState::Stored && turn.parameters.store.unwrap_or(true);
     if stored || turn.connection.is_some() {
@@ -107,7 +109,7 @@ pub async fn begin(app: &Application, scope: &Scope, mut turn: TurnRequest<'_>) 
     let origin = turn.origin(scope, policy.as_deref(), model);
     // Boxed: the futures are large, and would be copied into every future around them.
     if let Some(route) = route {
-        return Box::pin(run(app, scope, &turn, policy, view, checked, ResolvedModel { route, origin })).await;
+        return Box::pin(run(app, scope, &turn, policy, view, checked, ResolvedModel { route, origin, began })).await;
     }
     let applied = Box::pin(profile::apply(app, scope, &turn.parameters)).await?;
     let (parameters, policy) = applied.ok_or_else(|| no_such_model(model))?;
@@ -116,7 +118,13 @@ pub async fn begin(app: &Application, scope: &Scope, mut turn: TurnRequest<'_>) 
     *turn.parameters = parameters;
     let view = Box::new(turn.parameters.view()?);
     let route = policy.route.clone();
-    Box::pin(run(app, scope, &turn, Some(Box::new(policy)), view, checked, ResolvedModel { route, origin })).await
+    Box::pin(run(app, scope, &turn, Some(Box::new(policy)), view, checked, ResolvedModel { route, origin, began }))
+        .await
+}
+
+/// Adds a step before a turn, from `started` until now, to the spans of the turn.
+pub(crate) fn add_step(scope: &Scope, step: TurnStep, started: Instant) {
+    scope.add_span(TurnSpan::ended(step, started.into_std(), Instant::now().into_std()));
 }
 
 /// The request's settings as the response shows them.
@@ -142,6 +150,8 @@ fn settings_of(
 struct ResolvedModel {
     route: Route,
     origin: TurnOrigin,
+    /// When the turn began.
+    began: Instant,
 }
 
 /// Loads the history and the tools of a turn, and runs it or puts it into the queue; `view` is a view of the turn's
@@ -155,7 +165,9 @@ async fn run(
     mut checked: CheckedRequest,
     resolved: ResolvedModel,
 ) -> Result<StartedTurn, Fault> {
-    let ResolvedModel { route, origin } = resolved;
+    let ResolvedModel { route, origin, began } = resolved;
+    let known_limits = app.engine.limiter().known();
+    known_limits.check_model(scope, origin.key_id.as_deref(), &origin.model, route.candidates.first())?;
     let stored = checked.storage != Storage::None;
     let own_tools = policy.as_mut().map_or_else(Vec::new, |policy| std::mem::take(&mut policy.own_tools));
     let policy = policy.as_deref();
@@ -203,6 +215,7 @@ async fn run(
         let sent = policy.map(|policy| &policy.shown);
         let waiting = queue::stored_request(app, scope, parameters, sent, requested.has_secrets);
         let begin = begin(Status::Queued, number_items(own, &mut ids), Some(waiting));
+        app.engine.admit_request(scope, &origin, &route.candidates).await?;
         return match Box::pin(queue::enqueue(app, scope, turn, begin, origin, settings)).await? {
             Some(queued) => Ok(queued),
             // The response that it continues was deleted in the meantime.
@@ -212,7 +225,10 @@ async fn run(
     let input = context.input(view.input.as_ref())?;
     let input = input.as_ref().or(view.input.as_ref());
     let equipped = match turn.generate {
-        true => tools::equip(app, scope, policy, &view, requested, input).await?,
+        true => {
+            let allowed = tools::PermittedTools::of(known_limits, scope, origin.key_id.as_deref());
+            tools::equip(app, scope, policy, &view, requested, input, allowed).await?
+        }
         false => None,
     };
     let storage = stored.then(|| TurnStorage {
@@ -267,6 +283,7 @@ async fn run(
         identity: &turn.identity,
         storage,
         origin,
+        began,
         resumes_after: turn.resumes_after,
         settings,
         call: ModelCall {

@@ -32,7 +32,7 @@ pub struct Prompt {
 ///
 /// Blank text counts as none. The hash excludes the line about the course, so that it identifies the configured text.
 pub fn compose(config: &str, profile: Option<&str>, course: Option<&Course>) -> Prompt {
-    let configured = configured(config, profile.unwrap_or_default());
+    let configured = configured_text(config, profile);
     let hash = hash(&configured);
     let text = match course.map(course_line) {
         None => configured,
@@ -42,7 +42,9 @@ pub fn compose(config: &str, profile: Option<&str>, course: Option<&Course>) -> 
     Prompt { text, hash }
 }
 
-fn configured(config: &str, profile: &str) -> String {
+/// The tenant's text and the profile's.
+pub fn configured_text(config: &str, profile: Option<&str>) -> String {
+    let profile = profile.unwrap_or_default();
     match (config.trim().is_empty(), profile.trim().is_empty()) {
         (false, false) => format!("{config}{TASK}{profile}"),
         (false, true) => config.to_owned(),

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use crate::{fault::Fault, model::Model, ports::BoxFuture, scope::Scope, tool::SecretText, turn_summary::Price};
+use crate::{Price, fault::Fault, model::Model, ports::BoxFuture, scope::Scope, tool::SecretText};
 
 /// Resolves model names. Implemented by the binary, over configuration and upstreams.
 pub trait Catalog: Send + Sync {

@@ -39,6 +39,10 @@ pub enum FaultKind {
     Mismatch,
     /// The server has no capacity for this turn now.
     Overloaded,
+    /// A rate limit of the caller is reached.
+    RateLimited,
+    /// A budget of the caller is spent.
+    QuotaExceeded,
     /// Requests use all of their memory budget.
     OutOfMemory,
     /// The process is shutting down.
@@ -92,6 +96,8 @@ impl FaultKind {
             Self::Conflict => "conflict",
             Self::Mismatch => "mismatch",
             Self::Overloaded => "overloaded",
+            Self::RateLimited => "rate_limited",
+            Self::QuotaExceeded => "quota_exceeded",
             Self::OutOfMemory => "out_of_memory",
             Self::ShuttingDown => "shutting_down",
             Self::UpstreamBusy => "upstream_busy",

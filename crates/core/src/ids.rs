@@ -64,6 +64,10 @@ pub enum IdKind {
     WebhookEvent,
     /// `audit`: a row of the audit.
     Audit,
+    /// `hold`: a reservation of limits.
+    LimitHold,
+    /// `csn`: a browser session of the console.
+    ConsoleSession,
     /// `item`: an item of a kind without a prefix of its own.
     Item,
 }
@@ -97,6 +101,8 @@ impl IdKind {
             Self::WebhookEndpoint => "we",
             Self::WebhookEvent => "evt",
             Self::Audit => "audit",
+            Self::LimitHold => "hold",
+            Self::ConsoleSession => "csn",
             Self::Item => "item",
         }
     }

@@ -4,7 +4,6 @@ mod audit;
 mod call_recorder;
 mod catalog;
 pub mod compaction;
-mod door;
 mod emit;
 mod fault;
 pub mod file_search;
@@ -12,6 +11,7 @@ mod hex;
 mod history;
 mod ids;
 mod items;
+mod limits;
 mod loss;
 pub mod media;
 mod model;
@@ -19,7 +19,6 @@ mod network;
 mod ports;
 mod private_fields;
 mod raw_answer;
-mod request_context;
 mod retrieval;
 mod scope;
 mod session;
@@ -29,17 +28,21 @@ mod tool;
 mod tool_guidance;
 mod toolset;
 pub mod turn;
-mod turn_summary;
 mod units;
 mod webhook;
 
+pub use amalgam_summary::{
+    Budget, BudgetPeriod, BudgetUnit, CallSummary, Cost, Door, EndedRequest, EndedTrace, KeptTurn, LimitKind,
+    LimitRules, LimitSubject, MAX_SPANS, NoObserver, NoTraces, Price, RateLimits, RateWindow, RequestContext,
+    StoredPart, TelemetryMeter, TelemetrySignal, TokenSums, ToolContent, ToolSpan, TraceContext, TraceSink,
+    TurnObserver, TurnOrigin, TurnQueue, TurnSpan, TurnStep, TurnSummary, Wire, new_span_id,
+};
 pub use audit::{
     Actor, AuditAction, AuditBreak, AuditCheck, AuditDraft, AuditHash, AuditHead, AuditProblem, AuditRow, CHAIN_START,
     INSTALLATION,
 };
 pub use call_recorder::{CallRecorder, CallRecording};
 pub use catalog::{Candidate, Catalog, ModelCard, ModelSelection, Route};
-pub use door::Door;
 pub use emit::{Emitter, HostedCall, HostedCallResult, PartialAnswer, Start};
 pub use fault::{Fault, FaultKind, FaultParts};
 pub use hex::hex;
@@ -49,6 +52,7 @@ pub use history::{
 };
 pub use ids::{IdKind, Ids, Stem};
 pub use items::{joined, number_item, number_items, read_items, write_item};
+pub use limits::{HoldShare, LimitCounters, LimitDemand, LimitReason, LimitRecord, LimitRefusal, UsedAmounts};
 pub use loss::{Loss, Losses};
 pub use model::{
     AnswerContext, CallHead, Chain, Delivery, Finish, ItemExtra, Model, ModelError, ModelEvent, ModelRequest,
@@ -57,7 +61,6 @@ pub use model::{
 pub use network::{Network, NotANetwork};
 pub use ports::{BoxFuture, Clock, Fetch, FetchedFile, Seal};
 pub use raw_answer::RawAnswer;
-pub use request_context::{RequestContext, TraceContext};
 pub use retrieval::{ComparisonOperator, Condition, Embedder, Retrieval, RetrievalQuery, RetrievalResult};
 pub use scope::{Admin, Operator, Rights, Scope, TenantState};
 pub use session::{ServerCall, SessionTurn, TurnEnd, answer_text};
@@ -70,9 +73,6 @@ pub use tool::{
 };
 pub use tool_guidance::tool_usage_block;
 pub use toolset::{CallKind, CallMap, CallTarget, Choice, Description, Offer, Toolset, unwrap_custom, wire_name};
-pub use turn_summary::{
-    CallSummary, Cost, NoObserver, Price, TokenSums, TurnObserver, TurnOrigin, TurnQueue, TurnSummary, Wire,
-};
 pub use units::{duration_from_text, duration_to_text, leading_number};
 pub use webhook::{
     DeliveryAttempt, DeliveryStatus, DueDelivery, WEBHOOK_EVENTS, WEBHOOK_TEST, WebhookDelivery, WebhookEndpoint,

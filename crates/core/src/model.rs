@@ -13,8 +13,8 @@ use bytes::Bytes;
 use futures_core::Stream;
 
 use crate::{
-    call_recorder::CallRecorder, fault::Fault, history::History, loss::Loss, ports::BoxFuture,
-    request_context::TraceContext, toolset::CallMap,
+    TraceContext, call_recorder::CallRecorder, fault::Fault, history::History, loss::Loss, ports::BoxFuture,
+    toolset::CallMap,
 };
 
 pub use error::ModelError;
@@ -169,6 +169,11 @@ pub trait Model: Send + Sync {
     /// The tokens of one text in a prompt for `model`, by the same count; CPU-bound as well.
     fn count_text(&self, _model: &str, text: &str) -> u64 {
         (text.len() as u64).div_ceil(4)
+    }
+
+    /// The provider in traces, as the GenAI conventions name it: the API that the upstream speaks.
+    fn provider_name(&self) -> &'static str {
+        "openai"
     }
 
     /// The environment variable of a missing API key; none if no key is missing.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::request_context::{RequestContext, TraceContext};
+use crate::{RequestContext, TraceContext, TurnSpan};
 
 /// An authenticated caller. Stored data is accessible only through a scope.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,13 +14,24 @@ pub struct Scope {
     has_credential: bool,
     key_id: Option<Arc<str>>,
     request: Option<Arc<RequestContext>>,
+    /// Whether the request changes nothing.
+    reads_only: bool,
 }
 
 impl Scope {
     /// A caller whose credential was checked, or the owner of a turn that continues without its caller. A lint
     /// forbids all other uses.
     pub fn authenticated(tenant_id: i64, user: impl Into<Arc<str>>, state: TenantState, rights: Rights) -> Self {
-        Self { tenant_id, user: user.into(), state, rights, has_credential: true, key_id: None, request: None }
+        Self {
+            tenant_id,
+            user: user.into(),
+            state,
+            rights,
+            has_credential: true,
+            key_id: None,
+            request: None,
+            reads_only: false,
+        }
     }
 
     /// The same caller without a credential, on a server that needs none.
@@ -33,6 +44,12 @@ impl Scope {
     #[must_use]
     pub fn with_key(self, key_id: Option<Arc<str>>) -> Self {
         Self { key_id, ..self }
+    }
+
+    /// The same caller in a request that changes nothing: the right to view is enough to read what an administrator reads.
+    #[must_use]
+    pub fn reading(self) -> Self {
+        Self { reads_only: true, ..self }
     }
 
     /// The same caller in this request.
@@ -59,6 +76,13 @@ impl Scope {
     /// The place of the caller's request in its trace, for requests to other servers.
     pub fn trace(&self) -> Option<TraceContext> {
         self.request.as_ref().and_then(|request| request.trace())
+    }
+
+    /// Adds a span to the turn that the caller's request is about to start.
+    pub fn add_span(&self, span: TurnSpan) {
+        if let Some(request) = &self.request {
+            request.add_span(span);
+        }
     }
 
     /// Whether the caller authenticated with a key or a token.
@@ -96,9 +120,10 @@ impl Scope {
         ["tenant:", &self.tenant_id.to_string()].concat()
     }
 
-    /// The caller as an administrator of its tenant, if it is one.
+    /// The caller as an administrator of its tenant, if it is one, or if it may view and the request only reads.
     pub fn admin(&self) -> Option<Admin<'_>> {
-        self.rights.contains(Rights::ADMIN).then_some(Admin(self))
+        let may_view = self.reads_only && self.rights.contains(Rights::VIEW);
+        (may_view || self.rights.contains(Rights::ADMIN)).then_some(Admin(self))
     }
 
     /// The caller as the operator of all tenants, if it is one.
@@ -144,9 +169,16 @@ impl Rights {
     pub const OPERATOR: Self = Self(4);
     /// Read the metrics of the process.
     pub const METRICS: Self = Self(8);
+    /// Read what an administrator of its own tenant may read.
+    pub const VIEW: Self = Self(16);
 
-    const NAMES: [(Self, &'static str); 4] =
-        [(Self::USE, "use"), (Self::ADMIN, "admin"), (Self::OPERATOR, "operator"), (Self::METRICS, "metrics")];
+    const NAMES: [(Self, &'static str); 5] = [
+        (Self::USE, "use"),
+        (Self::VIEW, "view"),
+        (Self::ADMIN, "admin"),
+        (Self::OPERATOR, "operator"),
+        (Self::METRICS, "metrics"),
+    ];
 
     /// The union.
     #[must_use]

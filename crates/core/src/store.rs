@@ -7,11 +7,13 @@
 mod agents;
 mod audit;
 mod bank;
+mod console;
 mod conversations;
 mod execute;
 mod files;
 mod flush_meter;
 mod knowledge;
+mod limits;
 mod processes;
 mod responses;
 mod tenancy;
@@ -35,18 +37,20 @@ pub use audit::{AuditFilter, AuditStore};
 pub use bank::{
     Approval, BankKind, BankOf, BankStore, BankTool, Decision, DecisionOutcome, ToolOutcome, ToolRun, ToolStatistics,
 };
+pub use console::{ConsoleOwner, ConsoleSession, ConsoleStore, SignIn};
 pub use conversations::{
     AppendOutcome, Conversation, ConversationItem, ConversationStore, Listing, NewItem, Order, Page,
 };
 pub use execute::{
     AgentSession, AgentStep, AgentTurn, ExecuteStore, Fingerprint, Mode, ModeChange, ModeStore, NewStep, StepState,
-    TakenStep,
+    SubmittedSession, TakenStep,
 };
 pub use files::{FileListing, FileRecord, FileStore};
 pub use flush_meter::{FlushMeter, FlushReading};
 pub use knowledge::{
     Collection, DocumentListing, DocumentRecord, FoundChunk, KnowledgeQuery, KnowledgeStore, NewChunk, NewDocument,
 };
+pub use limits::{HoldSettlement, LimitReservation, LimitStore, PriceRecord, ReserveOutcome};
 pub use processes::{ProcessId, ProcessStore, PruneCounts, QueuedTurn, RecoveryCounts, Reset, Retention};
 pub use responses::{
     CancelOutcome, EventChunk, EventTail, ItemsOf, Lineage, ResponseState, ResponseStore, StoredResponse,
@@ -79,8 +83,10 @@ pub trait Store:
     + FileStore
     + KnowledgeStore
     + TenancyStore
+    + ConsoleStore
     + AuditStore
     + WebhookStore
+    + LimitStore
     + ProcessStore
 {
     /// Subscribes to changes of one response (or, with an empty id, of queued turns, and with [`session_topic`] of a

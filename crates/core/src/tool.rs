@@ -7,7 +7,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use amalgam_protocol::{Json, Raw};
 
-use crate::{fault::Fault, ports::BoxFuture, retrieval::Condition, scope::Scope, store::BankTool};
+use crate::{TraceContext, fault::Fault, ports::BoxFuture, retrieval::Condition, scope::Scope, store::BankTool};
 
 /// A tool of one turn.
 #[derive(Clone)]
@@ -140,6 +140,8 @@ pub struct ToolCall<'a> {
     pub key: &'a str,
     /// The arguments: an object that matches the schema.
     pub arguments: Raw<'a>,
+    /// The place of the call in a trace, for requests to other servers.
+    pub trace: Option<TraceContext>,
 }
 
 /// The output of a tool.

@@ -3,16 +3,20 @@
 
 use std::{sync::Arc, time::Duration};
 
-use amalgam_core::{Delivery, Fault, FaultKind, Operator, Scope, StoreError, store::TurnWrite, store::WriteOutcome};
-use amalgam_protocol::{ErrorObject, Provenance};
+use amalgam_core::{
+    Delivery, Fault, FaultKind, Operator, Scope, StoreError, StoredPart, TurnOrigin, TurnSummary, store::TurnWrite,
+    store::WriteOutcome,
+};
+use amalgam_protocol::{ErrorObject, Provenance, Status};
 use futures_util::StreamExt;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use crate::{
+    call_record::CallRecord,
     drive::FinishedTurn,
     recorder,
-    run::{Engine, Run, wait_for_cancellation},
+    run::{Engine, Identity, Run, wait_for_cancellation},
     running_turns::ClaimGuard,
 };
 
@@ -102,15 +106,32 @@ impl Engine {
         }
     }
 
-    /// Fails a turn of this process that was never started.
+    /// Fails a turn of this process that was never started. Returns its summary, unless it has ended before.
     pub async fn fail_unstarted(
         &self,
         scope: &Scope,
-        response_id: &str,
+        identity: &Identity,
+        origin: TurnOrigin,
         error: ErrorObject,
-    ) -> Result<WriteOutcome, StoreError> {
+    ) -> Result<Option<Box<TurnSummary>>, StoreError> {
+        let summary = Box::new(TurnSummary {
+            response_id: identity.response_id.clone(),
+            tenant_id: scope.tenant_id(),
+            user: Arc::clone(scope.user_id()),
+            origin,
+            status: Status::Failed,
+            error: Some(error.code.clone().unwrap_or_else(|| error.kind.to_string())),
+            created_at_ms: identity.created_at_ms,
+            ended_at_ms: Some(self.clock.now_ms()),
+            first_token_ms: None,
+            calls: Vec::new(),
+            tools: Vec::new(),
+            spans: Vec::new(),
+            losses: 0,
+            stored: true,
+        });
         let write = TurnWrite {
-            response_id: response_id.to_owned(),
+            response_id: identity.response_id.clone(),
             process: self.running.process,
             begin: None,
             started: false,
@@ -121,10 +142,12 @@ impl Engine {
             tools: Vec::new(),
             approvals: Vec::new(),
             session: None,
-            summary: None,
+            summary: Some(summary.clone()),
             answer: None,
+            settlements: Vec::new(),
         };
-        self.running.write(scope, write.into()).await
+        let written = self.running.write(scope, write.into(), StoredPart::End, &CallRecord::default()).await?;
+        Ok((written == WriteOutcome::Kept).then_some(summary))
     }
 
     async fn stream_in_background(&self, run: Box<Run>) -> bool {

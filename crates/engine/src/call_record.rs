@@ -8,11 +8,15 @@ use std::{
 };
 
 use amalgam_core::{
-    CallRecorder, CallSummary, Candidate, Clock, Fault, Loss, PreparedRequest, Price, RawAnswer,
-    store::{Base, Transcript},
+    CallRecorder, CallSummary, Candidate, Clock, Fault, FaultKind, Loss, MAX_SPANS, PreparedRequest, Price, RawAnswer,
+    TraceContext, TurnSpan, TurnStep, UsedAmounts,
+    store::{Base, HoldSettlement, Transcript},
 };
 use amalgam_protocol::{Json, Usage, Writer};
 use bytes::Bytes;
+use tokio::time::Instant;
+
+use crate::limiter::{CallTerms, Hold, LimitedTurn, NOTHING};
 
 /// The size of the cache of request bodies. A later turn of a chain is stored as its difference from a cached body.
 const CACHE_BYTES: usize = 32 * 1024 * 1024;
@@ -34,6 +38,8 @@ pub(crate) struct CallRecord {
 #[derive(Debug, Default)]
 struct Calls {
     settings: CallRecordSettings,
+    /// The turn's place in a trace.
+    trace: Option<TraceContext>,
     /// What the finished calls used.
     metered: MeteredCalls,
     /// The transcripts of finished calls, if they are stored.
@@ -41,6 +47,10 @@ struct Calls {
     /// The last answer as it was received.
     raw: Option<RawAnswer>,
     running: Option<RunningCall>,
+    /// The caller, if limits may apply.
+    limited: Option<Arc<LimitedTurn>>,
+    /// The reservation of the turn itself.
+    turn_hold: Option<String>,
 }
 
 /// What is stored of a turn's calls.
@@ -59,6 +69,10 @@ pub(crate) struct MeteredCalls {
     pub(crate) calls: Vec<MeteredCall>,
     /// The names of server-run tools, one for each call.
     pub(crate) tools: Vec<String>,
+    /// The parts of the turn that took time.
+    pub(crate) spans: Vec<TurnSpan>,
+    /// The reservation of the turn itself.
+    turn_hold: Option<String>,
 }
 
 /// What one call used.
@@ -66,9 +80,37 @@ pub(crate) struct MeteredCalls {
 pub(crate) struct MeteredCall {
     pub(crate) summary: CallSummary,
     price: Option<Price>,
+    /// The reservation of the call, until it is settled.
+    hold: Option<String>,
+    /// Whether the upstream refused it, so that nothing was used.
+    refused: bool,
+}
+
+impl MeteredCall {
+    /// The end of the call's reservation, once. A call of unknown usage counts as it was reserved.
+    fn settlement(&mut self, now_ms: u64) -> Option<HoldSettlement> {
+        let hold_id = self.hold.take()?;
+        let used = match self.summary.usage {
+            Some(usage) => Some(UsedAmounts { tokens: usage.total(), cost: self.summary.cost }),
+            None => self.refused.then_some(NOTHING),
+        };
+        Some(HoldSettlement { hold_id, used, now_ms })
+    }
 }
 
 impl MeteredCalls {
+    fn add_span(&mut self, span: TurnSpan) {
+        if self.spans.len() < MAX_SPANS {
+            self.spans.push(span);
+        }
+    }
+
+    /// The ends of the reservations of the calls and of the turn.
+    pub(crate) fn settlements(&mut self, now_ms: u64) -> Vec<HoldSettlement> {
+        let turn = self.turn_hold.take().map(|hold_id| HoldSettlement { hold_id, used: None, now_ms });
+        self.calls.iter_mut().filter_map(|call| call.settlement(now_ms)).chain(turn).collect()
+    }
+
     /// Adds the usage of the last call, which was interrupted before its upstream reported it.
     pub(crate) fn add_usage(&mut self, usage: Option<Usage>) {
         if let (Some(usage), Some(call)) = (usage, self.calls.last_mut())
@@ -84,9 +126,10 @@ impl MeteredCalls {
 struct RunningCall {
     upstream: String,
     model: String,
-    /// The upstream's name of the model.
+    /// The upstream's name of the model in its answer, if it is another one.
     named: Option<String>,
     price: Option<Price>,
+    hold: Option<String>,
     /// Whether it has a request and an answer to record.
     calls_upstream: bool,
     request: Bytes,
@@ -94,19 +137,64 @@ struct RunningCall {
     asked_at_ms: u64,
     first_token_ms: Option<u64>,
     losses: Vec<String>,
+    provider: &'static str,
+    span_id: u64,
+    asked_at: Instant,
+    first_token_at: Option<Instant>,
 }
 
 impl CallRecord {
-    pub(crate) fn new(settings: CallRecordSettings) -> Self {
-        Self { calls: Arc::new(Mutex::new(Calls { settings, ..Calls::default() })), has_output: false }
+    /// The record of a turn at this place in a trace, with its spans so far.
+    pub(crate) fn new(settings: CallRecordSettings, trace: Option<TraceContext>, spans: Vec<TurnSpan>) -> Self {
+        let metered = MeteredCalls { spans, ..MeteredCalls::default() };
+        Self { calls: Arc::new(Mutex::new(Calls { settings, trace, metered, ..Calls::default() })), has_output: false }
+    }
+
+    /// Adds a part of the turn that began at `start` and has just ended.
+    pub(crate) fn add_span(&self, step: TurnStep, start: Instant, error: Option<&'static str>) {
+        let (start, end) = (start.into_std(), Instant::now().into_std());
+        self.add_finished(TurnSpan { error, ..TurnSpan::ended(step, start, end) });
+    }
+
+    /// Adds a part of the turn.
+    pub(crate) fn add_finished(&self, span: TurnSpan) {
+        self.calls().metered.add_span(span);
+    }
+
+    /// A place in the trace for a request to another server.
+    pub(crate) fn trace_of_call(&self) -> Option<TraceContext> {
+        self.calls().trace.map(TraceContext::of_call)
     }
 
     fn calls(&self) -> MutexGuard<'_, Calls> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Limits apply to the turn of this caller.
+    pub(crate) fn set_limited(&self, limited: LimitedTurn, hold: Option<Hold>) {
+        let mut calls = self.calls();
+        calls.limited = Some(Arc::new(limited));
+        calls.turn_hold = hold.map(Hold::into_id);
+    }
+
+    /// The caller, if limits may apply.
+    pub(crate) fn limited(&self) -> Option<Arc<LimitedTurn>> {
+        self.calls().limited.clone()
+    }
+
+    /// The ends of the reservations of finished calls. The turn goes on.
+    pub(crate) fn take_settlements(&self, now_ms: u64) -> Vec<HoldSettlement> {
+        self.calls().metered.calls.iter_mut().filter_map(|call| call.settlement(now_ms)).collect()
+    }
+
     /// Begins a call.
-    pub(crate) fn begin(&mut self, candidate: &Candidate, prepared: &mut PreparedRequest, now_ms: u64) {
+    pub(crate) fn begin(
+        &mut self,
+        candidate: &Candidate,
+        terms: CallTerms,
+        prepared: &mut PreparedRequest,
+        now_ms: u64,
+    ) {
         self.has_output = false;
         let mut calls = self.calls();
         // A model without a request body calls no upstream.
@@ -117,11 +205,14 @@ impl CallRecord {
             _ => CallRecorder::counting_only(),
         };
         prepared.answer_context.recorder = calls_upstream.then(|| recorder.clone());
+        let trace = calls.trace.map(TraceContext::of_call);
+        prepared.answer_context.trace = trace;
         calls.running = Some(RunningCall {
             upstream: candidate.upstream.clone(),
             model: candidate.name.clone(),
             named: None,
-            price: candidate.price,
+            price: terms.price,
+            hold: terms.hold.map(Hold::into_id),
             calls_upstream,
             request: match calls.settings.transcripts {
                 true => prepared.body.clone(),
@@ -134,6 +225,10 @@ impl CallRecord {
                 true => prepared.losses.iter().map(ToString::to_string).collect(),
                 false => Vec::new(),
             },
+            provider: candidate.model.provider_name(),
+            span_id: trace.map_or(0, |trace| trace.span_id),
+            asked_at: Instant::now(),
+            first_token_at: None,
         });
     }
 
@@ -148,9 +243,7 @@ impl CallRecord {
 
     /// Sets the upstream's name of the model.
     pub(crate) fn set_model_name(&mut self, model: &str) {
-        let mut calls = self.calls();
-        let raw_answer = calls.settings.raw_answer;
-        if let Some(running) = calls.running.as_mut().filter(|_| raw_answer) {
+        if let Some(running) = self.calls().running.as_mut().filter(|running| running.model != model) {
             running.named = Some(model.to_owned());
         }
     }
@@ -162,21 +255,18 @@ impl CallRecord {
         }
         if let Some(running) = self.calls().running.as_mut() {
             running.first_token_ms = Some(clock.now_ms().saturating_sub(running.asked_at_ms));
+            running.first_token_at = Some(Instant::now());
         }
     }
 
     /// Ends the running call with a failure; another call follows.
-    pub(crate) fn failed(&mut self, why: &dyn fmt::Display, now_ms: u64) {
-        self.close(Some(why), None, now_ms);
+    pub(crate) fn failed(&mut self, why: &dyn fmt::Display, kind: FaultKind, now_ms: u64) {
+        self.calls().close(Some(CallFailure::new(why, kind)), None, now_ms);
     }
 
     /// Ends the running call.
     pub(crate) fn end(&mut self, fault: Option<&Fault>, usage: Option<Usage>, now_ms: u64) {
-        self.close(fault.map(|fault| fault as &dyn fmt::Display), usage, now_ms);
-    }
-
-    fn close(&self, error: Option<&dyn fmt::Display>, usage: Option<Usage>, now_ms: u64) {
-        self.calls().close(error, usage, now_ms);
+        self.calls().close(fault.map(|fault| CallFailure::new(fault, fault.kind)), usage, now_ms);
     }
 
     /// Adds server-run tool calls by the names of their tools.
@@ -186,13 +276,16 @@ impl CallRecord {
 
     /// Takes what the calls used at the end of a turn; call it after [`Self::take`].
     pub(crate) fn take_metered(&self) -> MeteredCalls {
-        std::mem::take(&mut self.calls().metered)
+        let mut calls = self.calls();
+        let turn_hold = calls.turn_hold.take();
+        MeteredCalls { turn_hold, ..std::mem::take(&mut calls.metered) }
     }
 
     /// Takes all calls at the end of a turn. A call that still runs ends with the reason `why`.
-    pub(crate) fn take(&self, why: &dyn fmt::Display, now_ms: u64) -> Vec<Transcript> {
+    pub(crate) fn take(&self, why: &Fault, now_ms: u64) -> Vec<Transcript> {
         let mut calls = self.calls();
-        calls.close(Some(why), None, now_ms);
+        // It is open how far the upstream has come.
+        calls.close(Some(CallFailure { refused: false, ..CallFailure::new(why, why.kind) }), None, now_ms);
         std::mem::take(&mut calls.finished)
     }
 
@@ -202,10 +295,53 @@ impl CallRecord {
     }
 }
 
+/// Why a call failed.
+struct CallFailure<'a> {
+    /// The text for the transcript.
+    why: &'a dyn fmt::Display,
+    class: &'static str,
+    /// Whether the upstream did not begin to answer.
+    refused: bool,
+}
+
+impl<'a> CallFailure<'a> {
+    fn new(why: &'a dyn fmt::Display, kind: FaultKind) -> Self {
+        Self { why, class: kind.name(), refused: is_refusal(kind) }
+    }
+}
+
+/// Whether an upstream that fails in this way has not begun to answer, so that nothing was used.
+fn is_refusal(kind: FaultKind) -> bool {
+    matches!(
+        kind,
+        FaultKind::UpstreamBusy
+            | FaultKind::UpstreamQuota
+            | FaultKind::UpstreamCredential
+            | FaultKind::UpstreamRejected
+            | FaultKind::UpstreamUnknownModel
+            | FaultKind::ContextLength
+            | FaultKind::ContentPolicy
+            | FaultKind::UpstreamDown
+    )
+}
+
 impl Calls {
-    fn close(&mut self, error: Option<&dyn fmt::Display>, usage: Option<Usage>, now_ms: u64) {
+    /// Ends the running call.
+    fn close(&mut self, error: Option<CallFailure<'_>>, usage: Option<Usage>, now_ms: u64) {
         let Some(running) = self.running.take() else { return };
         let answer = running.recorder.take();
+        self.metered.add_span(TurnSpan {
+            id: running.span_id,
+            start: running.asked_at.into_std(),
+            end: Instant::now().into_std(),
+            step: TurnStep::ModelCall {
+                call: self.metered.calls.len(),
+                first_token: running.first_token_at.map(Instant::into_std),
+                provider: running.provider,
+                answered_as: running.named.as_deref().map(Into::into),
+            },
+            error: error.as_ref().map(|error| error.class),
+        });
         let duration_ms = now_ms.saturating_sub(running.asked_at_ms);
         self.metered.calls.push(MeteredCall {
             summary: CallSummary {
@@ -220,6 +356,8 @@ impl Calls {
                 failed: error.is_some(),
             },
             price: running.price,
+            hold: running.hold,
+            refused: error.as_ref().is_some_and(|error| error.refused) && running.first_token_ms.is_none(),
         });
         if !running.calls_upstream {
             return;
@@ -249,7 +387,7 @@ impl Calls {
                 Json::from_writer(writer)
             }),
             losses: running.losses,
-            error: error.map(ToString::to_string),
+            error: error.map(|error| error.why.to_string()),
         });
     }
 }

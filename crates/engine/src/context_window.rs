@@ -4,8 +4,8 @@
 use std::{collections::HashMap, sync::Arc};
 
 use amalgam_core::{
-    Candidate, Chain, ConversationDigest, Fault, History, Loss, ModelError, ModelRequest, PreparedRequest, TokenCount,
-    UpstreamRetention,
+    Candidate, Chain, ConversationDigest, Fault, History, Loss, ModelError, ModelRequest, PreparedRequest, Scope,
+    TokenCount, UpstreamRetention,
     window::{self, CountableText},
 };
 use tracing::debug;
@@ -17,22 +17,32 @@ const HALVINGS: u32 = 4;
 
 impl Engine {
     /// Counts the tokens of a prompt. Needs an admission slot, because counting takes CPU time.
-    pub async fn count(&self, candidate: &Candidate, prepared: PreparedRequest) -> Result<TokenCount, Fault> {
-        let place = self.admission.enter()?;
+    pub async fn count(
+        &self,
+        scope: &Scope,
+        candidate: &Candidate,
+        prepared: PreparedRequest,
+    ) -> Result<TokenCount, Fault> {
+        let slot = self.admission.enter(scope.tenant_id()).await?;
         let model = Arc::clone(&candidate.model);
         run_blocking(move || {
-            let _place = place;
+            let _slot = slot;
             model.count(&prepared)
         })
         .await
     }
 
     /// Counts the tokens of each text.
-    pub async fn weigh(&self, candidate: &Candidate, texts: Vec<CountableText>) -> Result<Vec<u64>, Fault> {
-        let place = self.admission.enter()?;
+    pub async fn weigh(
+        &self,
+        scope: &Scope,
+        candidate: &Candidate,
+        texts: Vec<CountableText>,
+    ) -> Result<Vec<u64>, Fault> {
+        let slot = self.admission.enter(scope.tenant_id()).await?;
         let (model, name) = (Arc::clone(&candidate.model), candidate.name.clone());
         run_blocking(move || {
-            let _place = place;
+            let _slot = slot;
             texts.iter().map(|text| text.weight(|text| model.count_text(&name, text))).collect()
         })
         .await

@@ -82,7 +82,7 @@ impl Run {
             self.end_call(Some(&fault));
             let error = fault.response_error();
             self.report_unstored(status_of(fault.kind), Some(&error), None);
-            let failed = recorder::failed(error, self.emitter.provenance().clone());
+            let failed = recorder::failed_by(&fault, &self.emitter);
             if let Some(recorder) = &mut self.recorder {
                 write_ending(recorder, failed).await;
             }

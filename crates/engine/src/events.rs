@@ -183,7 +183,7 @@ impl TurnEvents {
         };
         self.estimated_usage = uncounted.as_ref().map(UncountedCall::usage);
         let ending = match &last {
-            TerminalEvent::Failed(error) => recorder::failed(error.clone(), self.run.emitter.provenance().clone()),
+            TerminalEvent::Failed(_) => recorder::failed_by(fault, &self.run.emitter),
             TerminalEvent::Cancelled | TerminalEvent::Concluded { .. } => recorder::interrupted(&self.run.emitter),
         };
         match &mut self.run.recorder {

@@ -8,14 +8,14 @@ use std::{
 };
 
 use amalgam_core::{
-    BoxFuture, Fault, FaultKind, Operator, Scope, StoreError,
-    store::{ProcessId, QueuedTurn, Retention, WriteOutcome},
+    BoxFuture, Fault, FaultKind, Operator, Scope, StoreError, TurnOrigin,
+    store::{ProcessId, QueuedTurn, Retention},
 };
 use amalgam_protocol::{ErrorObject, Status};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tracing::{debug, info, warn};
 
-use crate::run::Engine;
+use crate::run::{Engine, Identity};
 
 /// The interval of heartbeats, and of checks of other processes.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
@@ -87,13 +87,15 @@ impl Engine {
                 self.end_dead_process(process, beat).await?;
             }
         }
-        Ok(())
+        self.running.limiter.refresh().await
     }
 
     /// Does the periodic work until it is dropped.
     pub async fn housekeep(&self, settings: HousekeepingSettings, runner: Arc<dyn Runner>) {
         let unstored = self.running.unstored.write_periodically(&*self.running.store);
-        tokio::join!(self.send_heartbeats(), self.run_queued(runner), self.prune(settings), unstored);
+        let limiter = &self.running.limiter;
+        let limits = async { tokio::join!(limiter.keep_current(), limiter.settle_periodically()) };
+        tokio::join!(self.send_heartbeats(), self.run_queued(runner), self.prune(settings), unstored, limits);
     }
 
     /// Waits for all detached tasks.
@@ -105,6 +107,7 @@ impl Engine {
     pub async fn shut_down(&self, patience: Duration) {
         self.running.tasks.finish(Some(patience)).await;
         self.running.unstored.write(&*self.running.store).await;
+        self.running.limiter.settle_waiting().await;
         let operator = Operator::of_this_process();
         let known = self.running.store.processes(operator).await.unwrap_or_default();
         if let Some((process, beat)) = known.into_iter().find(|(process, _)| *process == self.running.process)
@@ -173,7 +176,7 @@ impl Engine {
         {
             info!(failed = recovered.failed, queued = recovered.queued, "ended the turns of a dead process");
         }
-        Ok(())
+        self.running.limiter.settle_dead().await
     }
 
     /// Ends turns that belong to this process in the store but no longer run, because their end could not be written.
@@ -213,13 +216,16 @@ impl Engine {
     }
 
     async fn end_orphan(&self, id: &str, scope: &Scope) -> Result<(), StoreError> {
-        let response = self.running.store.response(scope, id).await?;
-        if response.is_some_and(|response| response.status.status == Status::Queued) {
+        let Some(response) = self.running.store.response(scope, id).await? else { return Ok(()) };
+        if response.status.status == Status::Queued {
             self.hand_over(id).await;
             return Ok(());
         }
         let fault = Fault::new(FaultKind::StoreDown, "The end of the response could not be written.");
-        if self.fail_unstarted(scope, id, fault.response_error()).await? == WriteOutcome::Kept {
+        let identity = Identity { response_id: id.to_owned(), created_at_ms: response.created_at_ms };
+        // The row of the turn has its origin already.
+        let failed = self.fail_unstarted(scope, &identity, TurnOrigin::default(), fault.response_error()).await?;
+        if failed.is_some() {
             warn!(response.id = id, "ended a turn that no longer runs");
         }
         Ok(())

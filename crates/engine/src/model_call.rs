@@ -89,7 +89,7 @@ impl Engine {
                     if !(try_next && more) {
                         return Err(fault);
                     }
-                    call_record.failed(&fault, self.clock.now_ms());
+                    call_record.failed(&fault, fault.kind, self.clock.now_ms());
                     warn!(
                         request.id = call.scope.request_id().map(|id| &**id),
                         upstream = candidate.upstream,
@@ -131,11 +131,11 @@ impl Engine {
             if call.strict {
                 refuse_losses(call, &prepared)?;
             }
+            let terms = self.reserve_call(call, candidate, &prepared, call_record).await?;
             if let Some(announcement) = call.announcement {
                 announcement.translated();
             }
-            call_record.begin(candidate, &mut prepared, self.clock.now_ms());
-            prepared.answer_context.trace = call.scope.trace();
+            call_record.begin(candidate, terms, &mut prepared, self.clock.now_ms());
             let error = match model.ask(&prepared).await {
                 Ok(stream) => {
                     // A history that was rewritten as text differs from what later turns would send.
@@ -165,7 +165,8 @@ impl Engine {
                 shorter => shorter,
             };
             let Some(again) = again else { return Err(error.into()) };
-            call_record.failed(&error, self.clock.now_ms());
+            // Only what an upstream has refused is sent in another form.
+            call_record.failed(&error, FaultKind::UpstreamRejected, self.clock.now_ms());
             prepared = again?;
             prompt.add_losses(&mut prepared);
         }

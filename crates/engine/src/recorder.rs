@@ -1,5 +1,7 @@
 //! Writes a turn to the store: its beginning, its frames, its end. Each is stored before the caller receives it.
 
+mod endings;
+
 use std::{
     sync::Arc,
     task::{Context, Poll},
@@ -7,23 +9,26 @@ use std::{
 };
 
 use amalgam_core::{
-    BoxFuture, Emitter, Scope, ServerCall, SessionTurn, StoreError, TurnEnd, array_of, no_items,
+    BoxFuture, Scope, ServerCall, SessionTurn, StoreError, StoredPart, TurnEnd,
     store::{
         Answer, Approval, Begin, Ending, EventChunk, IdempotencyKey, ResponseState, ToolRun, TurnWrite, WriteOutcome,
     },
 };
-use amalgam_protocol::{ErrorObject, Provenance, Status};
+use amalgam_protocol::Status;
 use bytes::Bytes;
 use tokio::sync::watch;
 use tracing::warn;
 
 use crate::{
     call_record::CallRecord,
+    limiter::SettledByWrite,
     partial_usage::UncountedCall,
     run::cancellation,
     running_turns::RunningTurns,
     turn_meter::{MeteredEnd, TurnMeter},
 };
+
+pub(crate) use endings::{cancelled, ending, failed, failed_by, interrupted};
 
 /// Frames are written to the store when they have this size, even before `flush_after`.
 const CHUNK_BYTES: usize = 32 * 1024;
@@ -124,7 +129,7 @@ impl Recorder {
         let begin = self.begin.take();
         let started = begin.is_none();
         let summary = begin.is_some().then(|| self.meter.begun());
-        let writing = self.write(TurnWrite { begin, started, summary, ..self.empty_write() });
+        let writing = self.write(TurnWrite { begin, started, summary, ..self.empty_write() }, StoredPart::Begin);
         self.then_mark_begun(writing)
     }
 
@@ -147,8 +152,15 @@ impl Recorder {
     ) -> BoxFuture<'static, Result<WriteOutcome, StoreError>> {
         let begin = self.begin.take();
         let summary = begin.is_some().then(|| self.meter.begun());
-        let writing = self.write(TurnWrite { begin, tools, summary, ..self.empty_write() });
-        self.then_mark_begun(writing)
+        let settlements = self.call_record.take_settlements(self.running.clock.now_ms());
+        let settled = settlements.clone();
+        let writing =
+            self.write(TurnWrite { begin, tools, summary, settlements, ..self.empty_write() }, StoredPart::Tools);
+        let writing = self.then_mark_begun(writing);
+        if settled.is_empty() {
+            return writing;
+        }
+        Box::pin(SettledByWrite::new(&self.running.limiter, settled).after(writing))
     }
 
     /// Whether the turn belongs to an assistant session.
@@ -172,7 +184,12 @@ impl Recorder {
 
     /// A journal for the results of tool calls.
     pub(crate) fn journal(&self) -> Journal {
-        Journal { running: Arc::clone(&self.running), scope: self.scope.clone(), template: self.empty_write() }
+        Journal {
+            running: Arc::clone(&self.running),
+            scope: self.scope.clone(),
+            template: self.empty_write(),
+            call_record: self.call_record.clone(),
+        }
     }
 
     /// Starts after frames that another process has written.
@@ -213,6 +230,10 @@ impl Recorder {
     pub(crate) fn release(&mut self) {
         self.finished = true;
         self.running.unregister(&self.response_id);
+        // The process that runs the turn instead asks the limits anew.
+        let now_ms = self.running.clock.now_ms();
+        self.call_record.take(&cancellation(), now_ms);
+        self.running.limiter.settle_later(self.call_record.take_metered().settlements(now_ms));
     }
 
     /// Writes pending frames if they are `due` or reach `CHUNK_BYTES`, one write at a time. Ready when a write has
@@ -224,8 +245,8 @@ impl Recorder {
     ) -> Poll<Result<WriteOutcome, StoreError>> {
         if self.flushing.is_none() && self.has_frames() && (due || self.frames.len() >= CHUNK_BYTES) {
             let write = TurnWrite { events: self.take_chunk(), ..self.empty_write() };
-            let (running, scope) = (Arc::clone(&self.running), self.scope.clone());
-            self.flushing = Some(Box::pin(async move { write_with_retries(&running, &scope, &write.into()).await.0 }));
+            let target = self.target(StoredPart::Events);
+            self.flushing = Some(Box::pin(async move { target.write_with_retries(&write.into()).await.0 }));
         }
         let Some(flushing) = &mut self.flushing else { return Poll::Pending };
         let written = std::task::ready!(flushing.as_mut().poll(context));
@@ -293,7 +314,7 @@ impl Recorder {
             ..self.empty_write()
         };
         self.finished = true;
-        let (running, scope) = (Arc::clone(&self.running), self.scope.clone());
+        let target = self.target(StoredPart::End);
         self.running.tasks.run_to_completion(async move {
             if let Some(uncounted) = uncounted {
                 let counted = uncounted.count().await;
@@ -309,6 +330,7 @@ impl Recorder {
                 losses: ending.state.provenance.losses.len(),
                 ended_at_ms: now_ms,
             };
+            let settlements = metered.settlements(now_ms);
             let summary = Some(meter.ended(&end, metered));
             let session = session.map(|session| {
                 Box::new(session.end(TurnEnd {
@@ -319,7 +341,7 @@ impl Recorder {
                     now_ms,
                 }))
             });
-            let mut write = Arc::new(TurnWrite { session, summary, end: Some(Box::new(ending)), ..write });
+            let mut write = Arc::new(TurnWrite { session, summary, settlements, end: Some(Box::new(ending)), ..write });
             let flushed = match flushing {
                 Some(flushing) => flushing.await,
                 None => Ok(WriteOutcome::Kept),
@@ -331,15 +353,21 @@ impl Recorder {
                     if flushed.is_err() {
                         Arc::make_mut(&mut write).events = None;
                     }
-                    write_end(&running, &scope, &write).await
+                    target.write_end(&write).await
                 }
             };
+            let WriteTarget { running, scope, call_record, .. } = &target;
+            match &ended {
+                Ok(EndResult::Stored(_)) => running.limiter.forget_settled(&write.settlements),
+                // What is settled already is not counted again.
+                _ => running.limiter.settle_later(write.settlements.clone()),
+            }
             if let Some(summary) = write.summary.as_deref() {
-                running.observer.turn_ended(summary);
+                running.observer.turn_ended(summary, call_record.take_metered().spans);
             }
             match (&ended, sent) {
                 (Ok(EndResult::Stored(_)), Some(sent)) => running.bodies.remember(&write.response_id, sent),
-                (Ok(EndResult::Superseded(Some(_))), _) => add_unfinished(&running, &scope, &write).await,
+                (Ok(EndResult::Superseded(Some(_))), _) => add_unfinished(running, scope, &write).await,
                 _ => {}
             }
             // If the end could not be written, housekeeping ends the turn once the store is available again.
@@ -363,6 +391,7 @@ impl Recorder {
             session: None,
             summary: None,
             answer: None,
+            settlements: Vec::new(),
         }
     }
 
@@ -375,10 +404,23 @@ impl Recorder {
         Some(EventChunk { first, last, frames: Bytes::from(std::mem::take(&mut self.frames)) })
     }
 
-    fn write(&self, write: TurnWrite) -> BoxFuture<'static, Result<WriteOutcome, StoreError>> {
-        let (running, scope) = (Arc::clone(&self.running), self.scope.clone());
-        Box::pin(async move { running.write(&scope, write.into()).await })
+    fn write(&self, write: TurnWrite, part: StoredPart) -> BoxFuture<'static, Result<WriteOutcome, StoreError>> {
+        let target = self.target(part);
+        Box::pin(async move { target.write(&write.into()).await })
     }
+
+    fn target(&self, part: StoredPart) -> WriteTarget {
+        let (running, scope) = (Arc::clone(&self.running), self.scope.clone());
+        WriteTarget { running, scope, call_record: self.call_record.clone(), part }
+    }
+}
+
+/// Where a part of a turn is written, and where the write is recorded.
+struct WriteTarget {
+    running: Arc<RunningTurns>,
+    scope: Scope,
+    call_record: CallRecord,
+    part: StoredPart,
 }
 
 /// Journals the results of one turn's tool calls.
@@ -387,13 +429,16 @@ pub(crate) struct Journal {
     running: Arc<RunningTurns>,
     scope: Scope,
     template: TurnWrite,
+    call_record: CallRecord,
 }
 
 impl Journal {
     /// Journals the result of one call, with retries: the call has already run.
     pub(crate) async fn result(&self, run: ToolRun) -> Result<WriteOutcome, StoreError> {
         let write = TurnWrite { tools: vec![run], ..self.template.clone() };
-        write_with_retries(&self.running, &self.scope, &write.into()).await.0
+        let (running, scope, call_record) = (Arc::clone(&self.running), self.scope.clone(), self.call_record.clone());
+        let target = WriteTarget { running, scope, call_record, part: StoredPart::Tools };
+        target.write_with_retries(&write.into()).await.0
     }
 }
 
@@ -406,24 +451,46 @@ pub(crate) enum EndResult {
     Superseded(Option<Box<ResponseState>>),
 }
 
-/// Writes with retries while the store is unavailable. The flag says whether a failed attempt may have been committed.
-async fn write_with_retries(
-    running: &RunningTurns,
-    scope: &Scope,
-    write: &Arc<TurnWrite>,
-) -> (Result<WriteOutcome, StoreError>, bool) {
-    let mut pauses = PAUSES.iter();
-    let mut uncertain = false;
-    loop {
-        match running.write(scope, Arc::clone(write)).await {
-            Err(error @ (StoreError::Unavailable(_) | StoreError::Busy)) => {
-                uncertain = true;
-                let Some(pause) = pauses.next() else { return (Err(error), uncertain) };
-                warn!(response.id = write.response_id, "a write of a turn is retried: {error}");
-                tokio::time::sleep(*pause).await;
+impl WriteTarget {
+    async fn write(&self, write: &Arc<TurnWrite>) -> Result<WriteOutcome, StoreError> {
+        self.running.write(&self.scope, Arc::clone(write), self.part, &self.call_record).await
+    }
+
+    /// Writes with retries while the store is unavailable. The flag says whether a failed attempt may have been committed.
+    async fn write_with_retries(&self, write: &Arc<TurnWrite>) -> (Result<WriteOutcome, StoreError>, bool) {
+        let mut pauses = PAUSES.iter();
+        let mut uncertain = false;
+        loop {
+            match self.write(write).await {
+                Err(error @ (StoreError::Unavailable(_) | StoreError::Busy)) => {
+                    uncertain = true;
+                    let Some(pause) = pauses.next() else { return (Err(error), uncertain) };
+                    warn!(response.id = write.response_id, "a write of a turn is retried: {error}");
+                    tokio::time::sleep(*pause).await;
+                }
+                done => return (done, uncertain),
             }
-            done => return (done, uncertain),
         }
+    }
+
+    /// Writes an end. If it is superseded, reads the state in which the response ended.
+    async fn write_end(&self, write: &Arc<TurnWrite>) -> Result<EndResult, StoreError> {
+        let (written, uncertain) = self.write_with_retries(write).await;
+        if written? == WriteOutcome::Kept {
+            return Ok(EndResult::Stored(Arc::clone(write)));
+        }
+        let known = self.running.store.response(&self.scope, &write.response_id).await;
+        let stored = match known {
+            Ok(response) => response.map(|response| Box::new(response.status)).filter(|state| state.status.is_final()),
+            Err(error) if uncertain => return Err(error),
+            Err(_) => None,
+        };
+        // Compared with its error, because the other end may also be a failure.
+        let ours = write.end.as_ref().map(|end| (end.state.status, &end.state.error));
+        Ok(match uncertain && stored.is_some() && stored.as_ref().map(|state| (state.status, &state.error)) == ours {
+            true => EndResult::Stored(Arc::clone(write)),
+            false => EndResult::Superseded(stored),
+        })
     }
 }
 
@@ -434,26 +501,6 @@ async fn add_unfinished(running: &RunningTurns, scope: &Scope, write: &Arc<TurnW
     }
 }
 
-/// Writes an end. If it is superseded, reads the state in which the response ended.
-async fn write_end(running: &RunningTurns, scope: &Scope, write: &Arc<TurnWrite>) -> Result<EndResult, StoreError> {
-    let (written, uncertain) = write_with_retries(running, scope, write).await;
-    if written? == WriteOutcome::Kept {
-        return Ok(EndResult::Stored(Arc::clone(write)));
-    }
-    let known = running.store.response(scope, &write.response_id).await;
-    let stored = match known {
-        Ok(response) => response.map(|response| Box::new(response.status)).filter(|state| state.status.is_final()),
-        Err(error) if uncertain => return Err(error),
-        Err(_) => None,
-    };
-    // Compared with its error, because the other end may also be a failure.
-    let ours = write.end.as_ref().map(|end| (end.state.status, &end.state.error));
-    Ok(match uncertain && stored.is_some() && stored.as_ref().map(|state| (state.status, &state.error)) == ours {
-        true => EndResult::Stored(Arc::clone(write)),
-        false => EndResult::Superseded(stored),
-    })
-}
-
 impl Drop for Recorder {
     /// A caller that disconnects cancels its turn.
     fn drop(&mut self) {
@@ -461,43 +508,4 @@ impl Drop for Recorder {
             self.end_detached(cancelled(), None);
         }
     }
-}
-
-/// The end of a turn in the emitter's present state.
-pub(crate) fn ending(emitter: &Emitter, now_ms: u64) -> Ending {
-    let status = emitter.status();
-    Ending {
-        state: ResponseState {
-            status,
-            completed_at_ms: (status == Status::Completed).then_some(now_ms),
-            error: None,
-            incomplete_reason: emitter.incomplete_reason().map(ToOwned::to_owned),
-            usage: emitter.usage(),
-            provenance: emitter.provenance().clone(),
-        },
-        output: array_of(&emitter.kept_output()),
-        upstream: None,
-    }
-}
-
-/// The end of a turn that failed.
-pub(crate) fn failed(error: ErrorObject, provenance: Provenance) -> Ending {
-    empty_ending(Status::Failed, Some(error), provenance)
-}
-
-/// The end of a turn that was cancelled before it produced output.
-pub(crate) fn cancelled() -> Ending {
-    empty_ending(Status::Cancelled, None, Provenance::default())
-}
-
-/// The end of a turn that was cancelled, with its output so far. The emitter must be interrupted before.
-pub(crate) fn interrupted(emitter: &Emitter) -> Ending {
-    let Ending { state, output, upstream } = ending(emitter, 0);
-    Ending { state: ResponseState { status: Status::Cancelled, completed_at_ms: None, ..state }, output, upstream }
-}
-
-fn empty_ending(status: Status, error: Option<ErrorObject>, provenance: Provenance) -> Ending {
-    let state =
-        ResponseState { status, completed_at_ms: None, error, incomplete_reason: None, usage: None, provenance };
-    Ending { state, output: no_items(), upstream: None }
 }

@@ -281,8 +281,19 @@ impl Run {
             journal = Some(recorder.journal());
         }
         let running = Arc::clone(&rounds.engine.running);
-        let batch =
-            CallBatch { jobs, recording, journal, running, response_id, scope, limits, sequential, progress: sender };
+        let call_record = self.call_record.clone();
+        let batch = CallBatch {
+            jobs,
+            recording,
+            journal,
+            running,
+            response_id,
+            scope,
+            limits,
+            sequential,
+            call_record,
+            progress: sender,
+        };
         let running = run_batch(batch);
         self.has_output = true;
         self.phase = Phase::RunningTools(Box::new(ToolPhase {

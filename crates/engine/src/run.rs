@@ -4,7 +4,7 @@ use std::{collections::HashSet, pin::pin, sync::Arc, time::Duration};
 
 use amalgam_core::{
     BoxFuture, Clock, Delivery, Emitter, Fault, FaultKind, Fetch, Ids, Loss, ModelEvent, ModelStream, Start, Stem,
-    Store, StoreError, TurnObserver, TurnOrigin, TurnQueue, TurnSummary,
+    Store, StoreError, TurnObserver, TurnOrigin, TurnQueue, TurnSpan, TurnStep, TurnSummary,
     store::{Ending, ProcessId, WriteOutcome},
 };
 use amalgam_protocol::{Provenance, ResponseSettings, Status};
@@ -28,6 +28,9 @@ use crate::{
     upstream_state::UpstreamState,
 };
 
+/// A turn that gets its slot sooner has not waited for it.
+const SHORTEST_WAIT: Duration = Duration::from_millis(1);
+
 /// Limits and intervals of turns.
 #[derive(Debug, Clone, Copy)]
 pub struct EngineSettings {
@@ -43,6 +46,8 @@ pub struct EngineSettings {
     pub upload_bytes: usize,
     /// Limits of server-run tools.
     pub tools: ToolLimits,
+    /// The output tokens that limits reserve for a call whose request does not bound them.
+    pub reserve_output_tokens: u64,
 }
 
 /// Runs turns.
@@ -73,6 +78,8 @@ pub struct TurnStart<'a> {
     pub storage: Option<TurnStorage>,
     /// Where the turn comes from.
     pub origin: TurnOrigin,
+    /// When its prompt began to be put together.
+    pub began: Instant,
     /// For a turn from the background queue, the number of events already sent; `None` for a new turn.
     pub resumes_after: Option<u64>,
     /// The parameters of the request that the response object repeats.
@@ -171,14 +178,36 @@ impl Engine {
         &self.running.observer
     }
 
-    fn report_background_wait(&self, created_at_ms: u64) {
+    /// Reports how long a background turn has waited until it was taken from the queue.
+    fn report_background_wait(&self, created_at_ms: u64, taken: Instant) -> Option<TurnSpan> {
         let waited = Duration::from_millis(self.clock.now_ms().saturating_sub(created_at_ms));
         self.running.observer.waited(TurnQueue::Background, waited);
+        let created = Instant::now().checked_sub(waited)?.min(taken);
+        Some(TurnSpan::ended(TurnStep::Queue(TurnQueue::Background), created.into_std(), taken.into_std()))
+    }
+
+    /// The spans of a turn before it starts.
+    fn spans_before(&self, start: &TurnStart<'_>, arrived: Instant, started: Instant) -> Vec<TurnSpan> {
+        let mut spans = start.call.scope.request().map(|request| request.take_spans()).unwrap_or_default();
+        if start.resumes_after.is_some() {
+            spans.extend(self.report_background_wait(start.identity.created_at_ms, start.began));
+        }
+        spans.push(TurnSpan::ended(TurnStep::Prompt, start.began.into_std(), arrived.into_std()));
+        if started - arrived >= SHORTEST_WAIT {
+            self.running.observer.waited(TurnQueue::Admission, started - arrived);
+            spans.push(admission_wait(arrived, started));
+        }
+        spans
     }
 
     /// The number of turns that run now.
     pub fn in_flight(&self) -> usize {
         self.admission.in_flight()
+    }
+
+    /// The number of turns that wait until they may run.
+    pub fn waiting(&self) -> usize {
+        self.admission.waiting()
     }
 
     /// The turns that run in this process, stored or not.
@@ -226,18 +255,31 @@ impl Engine {
             true => self.running.check_store()?,
             false => self.running.unstored.check_room()?,
         }
-        let slot = self.admission.enter()?;
+        let arrived = Instant::now();
+        let admitted = self.enter(&start).await;
         let started = Instant::now();
+        let (limited, slot) = match (admitted, start.call.scope.request()) {
+            (Err(fault), Some(request)) if started - arrived >= SHORTEST_WAIT => {
+                request.add_span(TurnSpan { error: Some(fault.kind.name()), ..admission_wait(arrived, started) });
+                return Err(fault);
+            }
+            (admitted, _) => admitted?,
+        };
         if start.resumes_after.is_some() {
-            self.report_background_wait(start.identity.created_at_ms);
+            start.origin.trace = start.origin.trace.map(|parent| self.running.observer.continue_trace(parent));
         }
+        let spans = self.spans_before(&start, arrived, started);
         let deadline = started + self.settings.turn_deadline;
         let shutdown = slot.shutdown();
         let Identity { response_id, created_at_ms } = start.identity.clone();
-        let mut call_record = CallRecord::new(CallRecordSettings {
+        let recorded = CallRecordSettings {
             transcripts: start.storage.is_some() && self.settings.transcripts.is_some(),
             raw_answer: start.storage.as_ref().is_some_and(|storage| storage.raw_answer),
-        });
+        };
+        let mut call_record = CallRecord::new(recorded, start.origin.trace, spans);
+        if let Some((turn, hold)) = limited {
+            call_record.set_limited(turn, hold);
+        }
         let mut meter = Some(TurnMeter::new(
             &self.running,
             call_record.clone(),
@@ -420,6 +462,11 @@ impl Engine {
         let ((), accepted) = tokio::try_join!(beginning, accepting)?;
         Ok(accepted)
     }
+}
+
+/// The span of a wait for a slot.
+fn admission_wait(arrived: Instant, started: Instant) -> TurnSpan {
+    TurnSpan::ended(TurnStep::Queue(TurnQueue::Admission), arrived.into_std(), started.into_std())
 }
 
 /// Sends the head of a stream to the wire once the beginning is in the store.

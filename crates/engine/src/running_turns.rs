@@ -9,7 +9,7 @@ use std::{
 };
 
 use amalgam_core::{
-    Clock, Fault, Scope, Store, StoreError, TurnObserver, TurnSummary,
+    Clock, Fault, FaultKind, Scope, Store, StoreError, StoredPart, TurnObserver, TurnStep, TurnSummary,
     store::{ProcessId, TurnWrite, WriteOutcome},
 };
 use tokio::{
@@ -17,7 +17,15 @@ use tokio::{
     time::Instant,
 };
 
-use crate::{call_record::RequestBodies, tasks::Tasks, unstored_turns::UnstoredTurns};
+use crate::{
+    call_record::{CallRecord, RequestBodies},
+    limiter::Limiter,
+    tasks::Tasks,
+    unstored_turns::UnstoredTurns,
+};
+
+/// The class of a failed write in a span.
+const FAILED_WRITE: &str = FaultKind::StoreDown.name();
 
 /// The running turns of this process, with the store that they are written to.
 pub(crate) struct RunningTurns {
@@ -28,6 +36,8 @@ pub(crate) struct RunningTurns {
     pub(crate) bodies: RequestBodies,
     /// Is told about turns that have ended.
     pub(crate) observer: Arc<dyn TurnObserver>,
+    /// Applies limits.
+    pub(crate) limiter: Arc<Limiter>,
     /// The summaries of turns that are not stored, until they are written.
     pub(crate) unstored: UnstoredTurns,
     /// Turns of this process that have not ended.
@@ -61,10 +71,13 @@ impl RunningTurns {
         clock: Arc<dyn Clock>,
         bodies: RequestBodies,
     ) -> Self {
+        let tasks = Tasks::default();
+        let limiter = Limiter::new(Arc::clone(&store), process, Arc::clone(&clock), tasks.clone());
         Self {
             store,
             process,
-            tasks: Tasks::default(),
+            tasks,
+            limiter: Arc::new(limiter),
             clock,
             bodies,
             observer,
@@ -104,17 +117,24 @@ impl RunningTurns {
         lock(&self.summaries).values().map(|summary| TurnSummary::clone(summary)).collect()
     }
 
-    /// Writes for a turn, and reports how long it took.
-    pub(crate) async fn write(&self, scope: &Scope, write: Arc<TurnWrite>) -> Result<WriteOutcome, StoreError> {
+    /// Writes a part of a turn, and reports how long it took.
+    pub(crate) async fn write(
+        &self,
+        scope: &Scope,
+        write: Arc<TurnWrite>,
+        part: StoredPart,
+        call_record: &CallRecord,
+    ) -> Result<WriteOutcome, StoreError> {
         let started = Instant::now();
         let written = self.store.write(scope, write).await;
         self.observer.written(written.is_ok(), started.elapsed());
+        call_record.add_span(TurnStep::Write(part), started, written.as_ref().err().map(|_| FAILED_WRITE));
         written
     }
 
     /// Reports the end of a turn that is not stored.
     pub(crate) fn report_unstored(&self, summary: TurnSummary) {
-        self.observer.turn_ended(&summary);
+        self.observer.turn_ended(&summary, Vec::new());
         self.unstored.push(summary);
     }
 

@@ -3,7 +3,7 @@
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use amalgam_core::{
-    BoxFuture, Fault, Scope, ServerTool, ToolCall, ToolError,
+    BoxFuture, Fault, Scope, ServerTool, ToolCall, ToolContent, ToolError, ToolSpan, TraceContext, TurnSpan, TurnStep,
     store::{ToolOutcome, ToolRun, WriteOutcome},
     turn::{SubstituteOutput, ToolFailure, arguments},
 };
@@ -15,7 +15,9 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-use crate::{recorder::Journal, run::cancellation, running_turns::RunningTurns, turn_tools::ToolLimits};
+use crate::{
+    call_record::CallRecord, recorder::Journal, run::cancellation, running_turns::RunningTurns, turn_tools::ToolLimits,
+};
 
 /// The pause before an idempotent call is retried.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
@@ -94,12 +96,14 @@ pub(crate) struct CallBatch {
     pub(crate) scope: Scope,
     pub(crate) limits: ToolLimits,
     pub(crate) sequential: bool,
+    pub(crate) call_record: CallRecord,
     pub(crate) progress: UnboundedSender<Progress>,
 }
 
 /// Runs calls. Returns when all have finished.
 pub(crate) async fn run_batch(batch: CallBatch) -> Result<(), Fault> {
-    let CallBatch { jobs, recording, journal, running, response_id, scope, limits, sequential, progress } = batch;
+    let CallBatch { jobs, recording, journal, running, response_id, scope, limits, sequential, call_record, progress } =
+        batch;
     if let Some(recording) = recording {
         match recording.await? {
             WriteOutcome::Kept => {}
@@ -112,6 +116,7 @@ pub(crate) async fn run_batch(batch: CallBatch) -> Result<(), Fault> {
     let mut ended = stream::iter(jobs)
         .map(|job| {
             let (scope, journal, running, response_id) = (scope.clone(), journal.clone(), &running, &response_id);
+            let call_record = &call_record;
             async move {
                 // Used just before the call runs, so that a turn that is refused earlier does not use it up.
                 let may_run = match &job.approval_id {
@@ -119,7 +124,7 @@ pub(crate) async fn run_batch(batch: CallBatch) -> Result<(), Fault> {
                     None => true,
                 };
                 let outcome = match may_run {
-                    true => run(&job, &scope, &limits, running).await,
+                    true => run(&job, &scope, &limits, running, call_record).await,
                     false => Outcome::failed(ToolFailure::Denied, ACTED_ON, None),
                 };
                 if let Some(journal) = journal {
@@ -139,13 +144,20 @@ pub(crate) async fn run_batch(batch: CallBatch) -> Result<(), Fault> {
     Ok(())
 }
 
-async fn run(job: &Job, scope: &Scope, limits: &ToolLimits, running: &RunningTurns) -> Outcome {
+async fn run(
+    job: &Job,
+    scope: &Scope,
+    limits: &ToolLimits,
+    running: &RunningTurns,
+    call_record: &CallRecord,
+) -> Outcome {
     let started = Instant::now();
-    let mut outcome = try_once(job, scope, limits).await;
+    let trace = call_record.trace_of_call();
+    let mut outcome = try_once(job, scope, limits, trace).await;
     // Only idempotent calls are retried. S3
     if job.tool.policy.idempotent && outcome.failure == Some(ToolFailure::Broken) {
         sleep(RETRY_PAUSE).await;
-        outcome = try_once(job, scope, limits).await;
+        outcome = try_once(job, scope, limits, trace).await;
     }
     outcome.duration = started.elapsed();
     let (tool, failure) = (job.tool.name.as_str(), outcome.failure.map(ToolFailure::name));
@@ -164,15 +176,29 @@ async fn run(job: &Job, scope: &Scope, limits: &ToolLimits, running: &RunningTur
         }
     }
     running.observer.tool_ended(tool, failure, outcome.duration);
+    let content =
+        running.observer.keeps_content().then(|| ToolContent::new(&job.record.arguments, outcome.output.raw().text()));
+    call_record.add_finished(TurnSpan {
+        id: trace.map_or(0, |trace| trace.span_id),
+        start: started.into_std(),
+        end: (started + outcome.duration).into_std(),
+        step: TurnStep::ToolCall(Box::new(ToolSpan {
+            name: job.tool.own_name.clone(),
+            label: job.tool.label.clone(),
+            call_id: job.record.call_id.clone(),
+            content,
+        })),
+        error: failure,
+    });
     outcome
 }
 
-async fn try_once(job: &Job, scope: &Scope, limits: &ToolLimits) -> Outcome {
+async fn try_once(job: &Job, scope: &Scope, limits: &ToolLimits, trace: Option<TraceContext>) -> Outcome {
     let arguments = arguments(&job.record.arguments);
     let Ok(arguments) = Raw::parse(arguments.as_bytes()) else {
         return Outcome::failed(ToolFailure::InvalidArguments, "The arguments are not JSON.", None);
     };
-    let call = ToolCall { scope, call_id: &job.record.call_id, key: &job.key, arguments };
+    let call = ToolCall { scope, call_id: &job.record.call_id, key: &job.key, arguments, trace };
     // A handler that panics fails only its own call.
     let running = AssertUnwindSafe(async { job.tool.handler.run(call).await }).catch_unwind();
     let ended = match timeout(job.tool.policy.timeout, running).await {

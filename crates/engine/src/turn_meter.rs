@@ -50,6 +50,7 @@ impl TurnMeter {
             first_token_ms: None,
             calls: Vec::new(),
             tools: Vec::new(),
+            spans: Vec::new(),
             losses: 0,
             stored,
         };
@@ -68,7 +69,7 @@ impl TurnMeter {
 
     /// The summary of the ended turn, with these calls.
     pub(crate) fn ended(&self, end: &MeteredEnd<'_>, calls: MeteredCalls) -> Box<TurnSummary> {
-        let MeteredCalls { calls, tools } = calls;
+        let MeteredCalls { calls, tools, spans, .. } = calls;
         let calls: Vec<_> = calls.into_iter().map(|metered| metered.summary).collect();
         let first_output_at = calls.iter().find_map(|call| Some(call.asked_at_ms + call.first_token_ms?));
         Box::new(TurnSummary {
@@ -78,6 +79,7 @@ impl TurnMeter {
             first_token_ms: first_output_at.map(|at| at.saturating_sub(self.summary.created_at_ms)),
             calls,
             tools,
+            spans,
             losses: u32::try_from(end.losses).unwrap_or(u32::MAX),
             ..(*self.summary).clone()
         })
@@ -92,12 +94,14 @@ impl TurnMeter {
     pub(crate) fn report_unstored(self, end: MeteredEnd<'_>, uncounted: Option<UncountedCall>) {
         let mut calls = self.take_calls();
         let Some(uncounted) = uncounted else {
+            self.running.limiter.settle_later(calls.settlements(end.ended_at_ms));
             return self.running.report_unstored(*self.ended(&end, calls));
         };
         let (status, error, losses, ended_at_ms) = (end.status, end.error.cloned(), end.losses, end.ended_at_ms);
         let running = Arc::clone(&self.running);
         running.tasks.spawn(async move {
             calls.add_usage(uncounted.count().await);
+            self.running.limiter.settle_later(calls.settlements(ended_at_ms));
             let end = MeteredEnd { status, error: error.as_ref(), losses, ended_at_ms };
             self.running.report_unstored(*self.ended(&end, calls));
         });

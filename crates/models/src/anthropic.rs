@@ -68,6 +68,10 @@ impl Anthropic {
 }
 
 impl Model for Anthropic {
+    fn provider_name(&self) -> &'static str {
+        "anthropic"
+    }
+
     fn prepare(&self, request: &ModelRequest<'_>) -> Result<PreparedRequest, Fault> {
         let upstream = convert::Upstream {
             name: &self.name,

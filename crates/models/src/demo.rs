@@ -38,6 +38,10 @@ impl Demo {
 }
 
 impl Model for Demo {
+    fn provider_name(&self) -> &'static str {
+        "amalgam.demo"
+    }
+
     fn prepare(&self, request: &ModelRequest<'_>) -> Result<PreparedRequest, Fault> {
         let toolset = Toolset::plain(request.settings, request.history)?;
         let script = answers::script(request, &toolset)?;

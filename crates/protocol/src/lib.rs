@@ -13,6 +13,7 @@ mod response;
 mod shape;
 mod sse;
 mod tool;
+mod usage;
 
 pub use content::{Content, File, Image, ImageUrl, Part, PartKind, TextKind};
 pub use conversation::{AddItems, CreateConversation, UpdateConversation};
@@ -26,10 +27,11 @@ pub use item::{
 pub use json::{DEFAULT_DEPTH, Json, JsonStr, Literal, Raw, Shape, SyntaxError, ValueIndex, Writer};
 pub use parameters::{RequestError, ResponseParameters, item_path};
 pub use request::{CreateResponse, Input, JsonSchemaFormat, ReasoningSettings, Text, TextFormat};
-pub use response::{Effective, Provenance, ReportedUsage, ResponseSettings, Snapshot, Status, Usage};
+pub use response::{Effective, Provenance, ResponseSettings, Snapshot, Status};
 pub use shape::{Nulls, ShapeError, ShapeFault};
 pub use sse::{DONE, Frame, Overlong, Reader};
 pub use tool::{
     AllowedTools, ClientToolSettings, CustomTool, FileSearchTool, FunctionTool, HostedTool, McpTool, NamespaceTool,
     NestedTools, StoreIds, Tool, ToolChoice, ToolKind,
 };
+pub use usage::{ReportedUsage, Usage};

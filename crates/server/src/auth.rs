@@ -1,22 +1,27 @@
 //! CallerLookup: one service for every wire. Without a credential there is no scope.
 //!
 //! Callers send one of three kinds of credentials as `Authorization: Bearer …`: keys of the configuration, keys of the
-//! store (`am_…`), and signed tokens. A recent result comes from a cache; everything else is looked up in the store,
-//! and while the store does not answer, no caller is admitted.
+//! store (`am_…`), and signed tokens. Pages of the console send the cookie of a browser session instead. A recent result
+//! comes from a cache; everything else is looked up in the store, and while the store does not answer, no caller is admitted.
 
 mod attempts;
+pub(crate) mod browser;
 mod cache;
 mod identity;
 mod jwks;
 mod jwt;
 mod last_used;
+mod sessions;
 
 use std::{collections::HashMap, net::IpAddr, sync::Arc, time::Duration};
 
-use amalgam_administration::keys::{ConfiguredKey, KEY_PREFIX, Pepper};
+use amalgam_administration::{
+    console::session_hash,
+    keys::{ConfiguredKey, KEY_PREFIX, Pepper},
+};
 use amalgam_core::{
     BoxFuture, Clock, Fault, FaultKind, Operator, Rights, Scope, StoreError,
-    store::{TenancyStore, TenantRecord},
+    store::{ConsoleStore, TenancyStore, TenantRecord},
 };
 use arc_swap::ArcSwap;
 use http::{Extensions, HeaderMap, Request, Uri, header};
@@ -30,6 +35,7 @@ use self::jwt::Jwt;
 use self::last_used::LastUsed;
 use crate::{
     listener::{ConnectionKey, KeyConnections, Peer},
+    origins::Page,
     proxies::TrustedProxies,
 };
 
@@ -45,6 +51,8 @@ const MAX_GUESS_LOOKUPS: usize = 4;
 pub struct AuthParts {
     /// Tenants and keys.
     pub store: Arc<dyn TenancyStore>,
+    /// Browser sessions.
+    pub sessions: Arc<dyn ConsoleStore>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// The secret with which keys are hashed.
@@ -67,6 +75,7 @@ pub struct Auth(Arc<Inner>);
 
 struct Inner {
     store: Arc<dyn TenancyStore>,
+    sessions: Arc<dyn ConsoleStore>,
     clock: Arc<dyn Clock>,
     pepper: Pepper,
     configured: ArcSwap<ConfiguredCallers>,
@@ -97,6 +106,8 @@ pub(crate) enum RequiredRight {
     Use,
     /// A right to administer, always with a key.
     Admin,
+    /// The right to read what administrators read, always with a key.
+    View,
     /// The right to read metrics, or to administer.
     Metrics,
 }
@@ -117,14 +128,28 @@ enum Source {
     Stored,
     /// The signature proves the token; its tenant has to exist.
     Token(SecretString),
+    /// A browser session.
+    Session,
+}
+
+/// What a caller sent.
+enum Credential<'r> {
+    /// Nothing, where nothing is needed.
+    None,
+    /// A key or a token.
+    Bearer(&'r str),
+    /// The cookie of a browser session.
+    Cookie,
 }
 
 impl Auth {
     /// Starts with the configured keys in the cache.
     pub fn new(parts: AuthParts) -> Self {
-        let AuthParts { store, clock, pepper, configured, open, jwt, proxies, max_connections_per_key } = parts;
+        let AuthParts { store, sessions, clock, pepper, configured, open, jwt, proxies, max_connections_per_key } =
+            parts;
         let auth = Self(Arc::new(Inner {
             store,
+            sessions,
             clock,
             pepper,
             configured: ArcSwap::default(),
@@ -170,9 +195,9 @@ impl Auth {
     }
 
     /// The caller's scope, from its credential and the user that it names.
-    pub(crate) fn admit<B>(&self, request: &Request<B>, required_right: RequiredRight) -> CallerLookup {
-        match self.credential(request, required_right) {
-            Ok((hash, credential)) => self.identify(request, required_right, hash, credential),
+    pub(crate) fn admit<B>(&self, request: &Request<B>, required_right: RequiredRight, page: &Page) -> CallerLookup {
+        match self.credential(request, required_right, page) {
+            Ok((hash, credential)) => self.identify(request, required_right, hash, &credential),
             Err(fault) => CallerLookup::Done(Err(fault)),
         }
     }
@@ -225,7 +250,8 @@ impl Auth {
         &self,
         request: &'r Request<B>,
         required_right: RequiredRight,
-    ) -> Result<(Hash, Option<&'r str>), Fault> {
+        page: &Page,
+    ) -> Result<(Hash, Credential<'r>), Fault> {
         let headers = request.headers();
         let mut values = headers.get_all(header::AUTHORIZATION).iter();
         let (first, second) = (values.next(), values.next());
@@ -236,13 +262,16 @@ impl Auth {
             let (scheme, key) = value.to_str().ok()?.split_once(' ')?;
             scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
         });
+        if let (None, Page::Own, Some(token)) = (first, page, browser::token(request, &self.0.pepper)) {
+            return Ok((session_hash(&self.0.pepper, token), Credential::Cookie));
+        }
         // Clients that insist on a key may send any: where none is needed, only text with the format of a real key is
         // checked.
         if let (Some(open), RequiredRight::Use) = (self.0.configured.load().open, required_right)
             && key.is_none_or(|key| !key.starts_with(KEY_PREFIX))
         {
             return match is_local(request.uri(), headers) {
-                true => Ok((open, None)),
+                true => Ok((open, Credential::None)),
                 false => Err(Fault::new(
                     FaultKind::Forbidden,
                     "Without a key this server answers only to the names of this machine.",
@@ -250,7 +279,7 @@ impl Auth {
             };
         }
         match (first, key) {
-            (_, Some(key)) => Ok((self.0.pepper.hash(key), Some(key))),
+            (_, Some(key)) => Ok((self.0.pepper.hash(key), Credential::Bearer(key))),
             (Some(_), None) => Err(refused("The Authorization header must be `Bearer YOUR_KEY`.")),
             (None, None) => Err(refused("You didn't provide an API key. Send it as `Authorization: Bearer YOUR_KEY`.")),
         }
@@ -261,7 +290,7 @@ impl Auth {
         request: &Request<B>,
         required_right: RequiredRight,
         hash: Hash,
-        credential: Option<&str>,
+        credential: &Credential<'_>,
     ) -> CallerLookup {
         let now = Instant::now();
         let inner = &self.0;
@@ -276,12 +305,14 @@ impl Auth {
             CacheEntry::Expired(identity) => (None, Some(identity)),
             CacheEntry::Missing => (None, None),
         };
-        let credential = credential.unwrap_or_default();
-        let source = match inner.configured.load().keys.get(&hash) {
-            Some((tenant_id, rights)) => Source::Configured { tenant_id: *tenant_id, rights: *rights },
-            None if credential.starts_with(KEY_PREFIX) => Source::Stored,
-            None if inner.jwt.is_some() && jwt::is_token(credential) => Source::Token(credential.into()),
-            None => return CallerLookup::Done(Err(unknown())),
+        let source = match (inner.configured.load().keys.get(&hash), credential) {
+            (_, Credential::Cookie) => Source::Session,
+            (Some((tenant_id, rights)), _) => Source::Configured { tenant_id: *tenant_id, rights: *rights },
+            (None, Credential::Bearer(key)) if key.starts_with(KEY_PREFIX) => Source::Stored,
+            (None, Credential::Bearer(token)) if inner.jwt.is_some() && jwt::is_token(token) => {
+                Source::Token((*token).into())
+            }
+            (None, _) => return CallerLookup::Done(Err(unknown())),
         };
         let peer = request.extensions().get::<Peer>();
         let address = peer.map(|peer| inner.proxies.client(peer.address.ip(), request.headers()));
@@ -352,23 +383,9 @@ impl Inner {
         let operator = Operator::of_this_process();
         let now_ms = self.clock.now_ms();
         match source {
-            Source::Configured { tenant_id, rights } => {
-                let tenant = self.store.tenant(operator, tenant_id).await?;
-                Ok(tenant.map(|tenant| match rights {
-                    Some(rights) => Identity::configured(&tenant, rights),
-                    None => Identity::open(&tenant),
-                }))
-            }
-            Source::Stored => {
-                self.pepper.expect_shared()?;
-                let Some((key, tenant)) = self.store.key_by_hash(operator, hash).await? else { return Ok(None) };
-                let identity = Identity::of_key(&key, &tenant);
-                if key.revoked_at_ms.is_some() || identity.is_over(now_ms) {
-                    return Ok(None);
-                }
-                self.last_used.record(&key, now_ms);
-                Ok(Some(identity))
-            }
+            Source::Configured { tenant_id, rights } => self.configured_identity(tenant_id, rights).await,
+            Source::Stored => self.stored_identity(hash).await,
+            Source::Session => self.session_identity(hash).await,
             Source::Token(token) => {
                 let Some(jwt) = &self.jwt else { return Ok(None) };
                 let Some(claims) = jwt.check(token.expose_secret(), now_ms).await? else { return Ok(None) };
@@ -376,6 +393,31 @@ impl Inner {
                 Ok(tenant.and_then(|tenant| Identity::of_subject(&claims.subject, &tenant, claims.expires_at_ms)))
             }
         }
+    }
+
+    async fn configured_identity(
+        &self,
+        tenant_id: i64,
+        rights: Option<Rights>,
+    ) -> Result<Option<Identity>, StoreError> {
+        let tenant = self.store.tenant(Operator::of_this_process(), tenant_id).await?;
+        Ok(tenant.map(|tenant| match rights {
+            Some(rights) => Identity::configured(&tenant, rights),
+            None => Identity::open(&tenant),
+        }))
+    }
+
+    async fn stored_identity(&self, hash: Hash) -> Result<Option<Identity>, StoreError> {
+        self.pepper.expect_shared()?;
+        let now_ms = self.clock.now_ms();
+        let found = self.store.key_by_hash(Operator::of_this_process(), hash).await?;
+        let Some((key, tenant)) = found else { return Ok(None) };
+        let identity = Identity::of_key(&key, &tenant);
+        if key.revoked_at_ms.is_some() || identity.is_over(now_ms) {
+            return Ok(None);
+        }
+        self.last_used.record(&key, now_ms);
+        Ok(Some(identity))
     }
 
     /// Counts the caller's connection for its key, if it has one.
@@ -406,6 +448,9 @@ impl Inner {
         let allowed = match required_right {
             RequiredRight::Use => rights.contains(Rights::USE),
             RequiredRight::Admin => rights.contains(Rights::ADMIN) || rights.contains(Rights::OPERATOR),
+            RequiredRight::View => {
+                [Rights::VIEW, Rights::ADMIN, Rights::OPERATOR].iter().any(|right| rights.contains(*right))
+            }
             RequiredRight::Metrics => {
                 [Rights::METRICS, Rights::ADMIN, Rights::OPERATOR].iter().any(|right| rights.contains(*right))
             }
@@ -413,7 +458,8 @@ impl Inner {
         if !allowed {
             return Err(Fault::new(FaultKind::Forbidden, "Your API key does not have the right to do this."));
         }
-        identity.scope(headers)
+        let scope = identity.scope(headers)?;
+        Ok(if required_right == RequiredRight::View { scope.reading() } else { scope })
     }
 }
 

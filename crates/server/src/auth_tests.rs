@@ -12,6 +12,7 @@ use amalgam_core::{
 };
 
 use super::*;
+use crate::testing::Nothing;
 
 /// A store of tenants 1 and 2 in memory that can be made to fail, and counts lookups.
 #[derive(Default)]
@@ -85,6 +86,10 @@ impl TenancyStore for Memory {
         self.gives(Vec::new())
     }
 
+    fn key<'a>(&'a self, _: Operator, _: &'a str) -> Stored<'a, Option<KeyRecord>> {
+        self.gives(None)
+    }
+
     fn revoke_key<'a>(
         &'a self,
         _: Operator,
@@ -141,6 +146,7 @@ impl World {
             ConfiguredKey { key: CONFIGURED.into(), tenant: tenant(2), rights: Rights::USE.and(Rights::ADMIN) };
         let auth = Auth::new(AuthParts {
             store: Arc::clone(&store) as Arc<dyn TenancyStore>,
+            sessions: Arc::new(Nothing),
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
             pepper: Pepper::from_bytes(&[5; 32]),
             configured: if open { Vec::new() } else { vec![configured] },
@@ -171,7 +177,7 @@ impl World {
         request
             .extensions_mut()
             .insert(Peer { address: "192.0.2.1:1".parse().unwrap(), key: ConnectionKey::default() });
-        let admitted = match self.auth.admit(&request, door) {
+        let admitted = match self.auth.admit(&request, door, &Page::Own) {
             CallerLookup::Done(admitted) => admitted,
             CallerLookup::Pending(asking) => asking.await,
         };
@@ -285,7 +291,7 @@ async fn unknown_revoked_and_expired_keys_are_told_the_same() {
     for key in [revoked.as_str(), &expired, "am_unknown"] {
         let before = world.lookups();
         let request = Request::builder().header(header::AUTHORIZATION, bearer(key)).body(()).unwrap();
-        let CallerLookup::Pending(asking) = world.auth.admit(&request, RequiredRight::Use) else {
+        let CallerLookup::Pending(asking) = world.auth.admit(&request, RequiredRight::Use, &Page::Own) else {
             panic!("the store is asked")
         };
         told.push((asking.await.unwrap_err(), world.lookups() - before));
@@ -321,6 +327,7 @@ async fn with_another_master_key_only_keys_of_the_store_are_closed_and_none_is_c
     let pepper = Pepper::of_this_process();
     world.auth = Auth::new(AuthParts {
         store: Arc::clone(&world.store) as Arc<dyn TenancyStore>,
+        sessions: Arc::new(Nothing),
         clock: Arc::clone(&world.clock) as Arc<dyn Clock>,
         pepper: pepper.clone(),
         configured: vec![ConfiguredKey { key: CONFIGURED.into(), tenant, rights: Rights::USE }],
@@ -368,7 +375,7 @@ async fn an_open_door_does_not_answer_to_the_names_of_others() {
     let world = World::new(true);
     let named = |host: &str| {
         let request = Request::builder().uri("/v1/models").header(header::HOST, host).body(()).unwrap();
-        match world.auth.admit(&request, RequiredRight::Use) {
+        match world.auth.admit(&request, RequiredRight::Use, &Page::Own) {
             CallerLookup::Done(admitted) => admitted.map_err(|fault| fault.kind),
             CallerLookup::Pending(_) => panic!("{host}"),
         }

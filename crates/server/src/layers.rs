@@ -13,15 +13,16 @@ use std::{
 
 use amalgam_core::{BoxFuture, Fault, IdKind, Ids, RequestContext, Scope, TraceContext};
 use axum::{Router, body::Body, extract::Request, response::Response, routing::future::RouteFuture};
-use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
 use http_body::Body as _;
 use tower::Service;
 
 use crate::{
     app::{App, CurrentApp},
-    auth::{CallerLookup, RequiredRight},
+    auth::{CallerLookup, RequiredRight, browser::is_safe},
     body,
     origins::Page,
+    rate_limits,
     request_log::OpenRequest,
     wires,
 };
@@ -46,8 +47,6 @@ pub(crate) enum WireSet {
     All,
     /// All wires except the administration.
     WithoutAdministration,
-    /// Only the administration.
-    Administration,
     /// Only metrics, without a key.
     Metrics,
 }
@@ -65,11 +64,12 @@ impl AuthenticatedRouter {
             || is_metrics && (self.wires == WireSet::Metrics || app.auth.comes_from_this_machine(request))
     }
 
-    fn required_right(&self, path: &str) -> RequiredRight {
+    fn required_right(&self, path: &str, method: &Method) -> RequiredRight {
         if path == wires::METRICS {
             return RequiredRight::Metrics;
         }
         match self.wires != WireSet::WithoutAdministration && wires::is_administration(path) {
+            true if is_safe(method) || wires::is_own_session(path) => RequiredRight::View,
             true => RequiredRight::Admin,
             false => RequiredRight::Use,
         }
@@ -94,9 +94,9 @@ impl Service<Request<Body>> for AuthenticatedRouter {
     /// Gives the request an id and its caller a scope, or refuses it: first all requests of pages of other sites, then
     /// every request without a scope to a route that is not public.
     fn call(&mut self, request: Request<Body>) -> PendingResponse {
-        let id = request_id(request.headers());
-        let context = RequestContext::new(shared(&id), trace(request.headers()));
         let app = self.app.load();
+        let id = request_id(request.headers(), app.clock.now_ms());
+        let context = RequestContext::new(shared(&id), app.log.begin_trace(trace(request.headers())));
         let mut open = OpenRequest::new(&app.log, &request, Arc::new(context));
         let path = request.uri().path();
         let is_public = self.is_public(&app, &request);
@@ -110,7 +110,7 @@ impl Service<Request<Body>> for AuthenticatedRouter {
         let step = match (page.preflight(&request), is_public) {
             (Some(response), _) => Step::Refused(Some(response)),
             (None, true) => Step::Routed(self.router.call(request)),
-            (None, false) => match app.auth.admit(&request, self.required_right(path)) {
+            (None, false) => match app.auth.admit(&request, self.required_right(path, request.method()), &page) {
                 CallerLookup::Done(scope) => self.route(request, &mut open, scope),
                 CallerLookup::Pending(lookup) => Step::Authenticating(Box::new(PendingAuthentication {
                     lookup,
@@ -174,6 +174,8 @@ impl Future for PendingResponse {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { open, step, .. } = &mut *self;
+        let span = open.as_ref().map_or_else(tracing::Span::none, |open| open.span().clone());
+        let _inside = span.enter();
         if let (Step::Authenticating(pending), Some(open)) = (&mut *step, open) {
             let scope = ready!(pending.lookup.as_mut().poll(context));
             let request = pending.request.take().unwrap_or_default();
@@ -190,6 +192,9 @@ impl Future for PendingResponse {
         };
         if let Some(id) = self.id.take() {
             response.headers_mut().insert(REQUEST_ID, id);
+        }
+        if let Some((rate_limits, at_ms)) = self.open.as_ref().and_then(|open| open.context().rate_limits()) {
+            rate_limits::mark(response.headers_mut(), rate_limits, at_ms);
         }
         std::mem::replace(&mut self.page, Page::Own).mark(response.headers_mut());
         Poll::Ready(Ok(match self.open.take() {
@@ -219,7 +224,7 @@ pub(crate) fn unread(request: &Request, mut response: Response) -> Response {
     response
 }
 
-/// The caller's place in a trace; it is passed on to upstreams and tools.
+/// The caller's place in a trace.
 fn trace(headers: &HeaderMap) -> Option<TraceContext> {
     headers.get(TraceContext::HEADER).and_then(|value| TraceContext::parse(value.to_str().ok()?))
 }
@@ -229,10 +234,11 @@ fn shared(id: &HeaderValue) -> Arc<str> {
     id.to_str().unwrap_or_default().into()
 }
 
-/// The caller's request id if it is short and printable, else a new one.
-fn request_id(headers: &HeaderMap) -> HeaderValue {
+/// The caller's request id if it is short and printable, else a new one. New ones sort by time, so that the store's index of
+/// turns by request grows at its end.
+fn request_id(headers: &HeaderMap, now_ms: u64) -> HeaderValue {
     match headers.get(REQUEST_ID) {
         Some(id) if !id.is_empty() && id.len() <= MAX_ID_BYTES && id.to_str().is_ok() => id.clone(),
-        _ => HeaderValue::try_from(Ids::Unguessable.make(IdKind::Request)).expect("our ids are plain ASCII"),
+        _ => HeaderValue::try_from(Ids::Unguessable.dated(IdKind::Request, now_ms)).expect("our ids are plain ASCII"),
     }
 }

@@ -8,6 +8,7 @@ mod listener;
 mod metrics;
 mod origins;
 mod proxies;
+mod rate_limits;
 mod request_log;
 mod request_memory;
 #[cfg(test)]
@@ -28,4 +29,4 @@ pub use origins::AllowedOrigins;
 pub use proxies::TrustedProxies;
 pub use request_log::{RequestLog, RequestLogSettings};
 pub use request_memory::RequestMemory;
-pub use wires::{ROUTES, RouteInfo, administration, metrics, openapi, router, without_administration};
+pub use wires::{ROUTES, RouteInfo, administration, metrics, metrics_text, openapi, router, without_administration};

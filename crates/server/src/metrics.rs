@@ -11,7 +11,7 @@ mod series;
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use amalgam_core::{CallSummary, Door, TurnQueue, TurnSummary, store::FlushMeter};
+use amalgam_core::{CallSummary, Door, TelemetryMeter, TurnQueue, TurnSummary, store::FlushMeter};
 use amalgam_protocol::Status;
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -24,7 +24,10 @@ pub(crate) use self::exposition::ExpositionFormat;
 use self::{
     label_values::{LabelValue, LabelValues},
     process::ProcessUse,
-    series::{FlushCollector, ModelSeries, ProcessCollector, TenantSeries, ToolSeries, TurnFamilies, UpstreamSeries},
+    series::{
+        FlushCollector, ModelSeries, ProcessCollector, TelemetryCollector, TenantSeries, ToolSeries, TurnFamilies,
+        UpstreamSeries,
+    },
 };
 
 /// Upper bounds of the time of requests, first tokens and waits, in seconds.
@@ -58,7 +61,7 @@ pub struct Metrics {
     upstreams: LabelValues<UpstreamSeries>,
     tenants: LabelValues<TenantSeries>,
     tools: LabelValues<ToolSeries>,
-    queue_wait: [Histogram; 2],
+    queue_wait: [Histogram; 3],
     write_seconds: Histogram,
     writes: [Counter; 2],
     turns_in_flight: Gauge,
@@ -122,7 +125,7 @@ fn histogram_of_seconds() -> Histogram {
 
 impl Metrics {
     /// All metrics at zero.
-    pub fn new(build: &BuildInfo, flushes: FlushMeter) -> Arc<Self> {
+    pub fn new(build: &BuildInfo, flushes: FlushMeter, telemetry: TelemetryMeter) -> Arc<Self> {
         let mut all = Registry::default();
         let started_at_ms = build.started_at_ms;
         all.register_collector(Box::new(ProcessCollector { started_at_ms, read: ProcessUse::read }));
@@ -170,6 +173,7 @@ impl Metrics {
         let labels = vec![("version", build.version.clone()), ("commit", build.commit.clone())];
         registry.register("build", "The running program", Info::new(labels));
         registry.register_collector(Box::new(FlushCollector(flushes)));
+        registry.register_collector(Box::new(TelemetryCollector(telemetry)));
 
         let of_queue = |queue: TurnQueue| queue_wait.get_or_create_owned(&QueueLabels { queue: queue.name() });
         let of_outcome = |outcome| writes.get_or_create_owned(&OutcomeLabels { outcome });
@@ -188,7 +192,7 @@ impl Metrics {
             upstreams: LabelValues::new(move |label| upstream.of_upstream(label)),
             tenants: LabelValues::new(move |label| tenant.of_tenant(label)),
             tools: LabelValues::new(move |label| families.of_tool(label)),
-            queue_wait: [of_queue(TurnQueue::Background), of_queue(TurnQueue::Session)],
+            queue_wait: [TurnQueue::Background, TurnQueue::Session, TurnQueue::Admission].map(of_queue),
             write_seconds,
             writes: [of_outcome("stored"), of_outcome("failed")],
             turns_in_flight,
@@ -263,10 +267,11 @@ impl Metrics {
 
     /// Counts a turn that has waited in a queue.
     pub(crate) fn waited(&self, queue: TurnQueue, took: Duration) {
-        let [background, session] = &self.queue_wait;
+        let [background, session, admission] = &self.queue_wait;
         let histogram = match queue {
             TurnQueue::Background => background,
             TurnQueue::Session => session,
+            TurnQueue::Admission => admission,
         };
         histogram.observe(took.as_secs_f64());
     }

@@ -5,7 +5,7 @@ use super::*;
 
 fn metrics() -> Arc<Metrics> {
     let build = BuildInfo { version: "1.2.3".into(), commit: "abc".into(), started_at_ms: 1_500 };
-    Metrics::new(&build, FlushMeter::default())
+    Metrics::new(&build, FlushMeter::default(), Default::default())
 }
 
 fn text(metrics: &Metrics) -> String {
@@ -25,6 +25,7 @@ fn summary(calls: Vec<CallSummary>) -> TurnSummary {
         first_token_ms: Some(20),
         calls,
         tools: Vec::new(),
+        spans: Vec::new(),
         losses: 0,
         stored: true,
     }

@@ -4,6 +4,7 @@
 
 mod failure;
 mod observed_body;
+mod trace;
 
 use std::{
     sync::{
@@ -13,7 +14,9 @@ use std::{
     time::Duration,
 };
 
-use amalgam_core::{Door, RequestContext, Scope, TurnObserver, TurnQueue, TurnSummary};
+use amalgam_core::{
+    Door, RequestContext, Scope, TraceContext, TraceSink, TurnObserver, TurnQueue, TurnSpan, TurnSummary,
+};
 use amalgam_protocol::Status;
 use axum::{body::Body, extract::Request, response::Response};
 use http::{Method, Uri};
@@ -46,9 +49,10 @@ impl Default for RequestLogSettings {
     }
 }
 
-/// Writes the lines and counts requests and turns.
+/// Writes the lines, counts requests and turns, and passes them on for traces.
 pub struct RequestLog {
     metrics: Arc<Metrics>,
+    traces: Arc<dyn TraceSink>,
     sample: f64,
     levels: [LevelFilter; Door::ALL.len()],
     /// A sequence of evenly distributed numbers, one for each successful request.
@@ -68,6 +72,9 @@ pub(crate) enum RequestEnd {
 pub(crate) struct OpenRequest {
     log: Arc<RequestLog>,
     context: Arc<RequestContext>,
+    /// Lines that are written while the request is handled are inside of it. Only at `debug`: it would cost each request more than its
+    /// own line.
+    span: tracing::Span,
     method: Method,
     uri: Uri,
     door: Door,
@@ -92,17 +99,22 @@ struct Line<'a> {
 
 impl RequestLog {
     /// Writes lines by these settings.
-    pub fn new(metrics: Arc<Metrics>, settings: &RequestLogSettings) -> Self {
+    pub fn new(metrics: Arc<Metrics>, traces: Arc<dyn TraceSink>, settings: &RequestLogSettings) -> Self {
         let mut levels = [LevelFilter::TRACE; Door::ALL.len()];
         for (door, level) in &settings.doors {
             levels[*door as usize] = *level;
         }
-        Self { metrics, sample: settings.sample, levels, sequence: AtomicU64::new(0) }
+        Self { metrics, traces, sample: settings.sample, levels, sequence: AtomicU64::new(0) }
     }
 
     /// The metrics of the process.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
+    }
+
+    /// The place in a trace of a new request, whose caller may have sent one.
+    pub(crate) fn begin_trace(&self, caller: Option<TraceContext>) -> Option<TraceContext> {
+        self.traces.begin(caller)
     }
 
     /// Whether the line of one more successful request is written.
@@ -128,13 +140,13 @@ impl RequestLog {
 }
 
 impl TurnObserver for RequestLog {
-    fn turn_ended(&self, summary: &TurnSummary) {
+    fn turn_ended(&self, summary: &TurnSummary, mut late: Vec<TurnSpan>) {
         self.metrics.turn_ended(summary);
         let door = Door::from(summary.origin.wire);
         if summary.status == Status::Failed {
             self.metrics.failed(door, summary.error.as_deref().unwrap_or("internal"));
         }
-        let kept = summary.origin.request.as_ref().is_some_and(|request| request.keep_turn(summary));
+        let kept = summary.origin.request.as_ref().is_some_and(|request| request.keep_turn(summary, &mut late));
         if !kept {
             self.write(&Line {
                 door,
@@ -145,7 +157,16 @@ impl TurnObserver for RequestLog {
                 end: RequestEnd::Answered,
                 failure: None,
             });
+            self.trace_turn(summary, late);
         }
+    }
+
+    fn continue_trace(&self, parent: TraceContext) -> TraceContext {
+        self.traces.begin(Some(parent)).unwrap_or(parent)
+    }
+
+    fn keeps_content(&self) -> bool {
+        self.traces.keeps_content()
     }
 
     fn tool_ended(&self, tool: &str, failure: Option<&'static str>, took: Duration) {
@@ -164,9 +185,11 @@ impl TurnObserver for RequestLog {
 impl OpenRequest {
     /// The request has arrived.
     pub(crate) fn new(log: &Arc<RequestLog>, request: &Request, context: Arc<RequestContext>) -> Box<Self> {
+        let span = tracing::span!(target: TARGET, tracing::Level::DEBUG, "request", request.id = &**context.id());
         Box::new(Self {
             log: Arc::clone(log),
             context,
+            span,
             method: request.method().clone(),
             uri: request.uri().clone(),
             door: door_of_path(request.uri().path()),
@@ -176,6 +199,11 @@ impl OpenRequest {
             failure: None,
             over: false,
         })
+    }
+
+    /// The span of lines of this request.
+    pub(crate) fn span(&self) -> &tracing::Span {
+        &self.span
     }
 
     /// The request, for its scope.
@@ -206,24 +234,26 @@ impl OpenRequest {
         let took = self.started.elapsed();
         // A caller that disconnects before the head of a response gets no status; 499 is the usual number for that.
         let status = self.status.unwrap_or(499);
-        let turn = self.context.end();
+        let kept = self.context.end();
+        let turn = kept.as_deref().map(|kept| &kept.summary);
         self.log.metrics.request_ended(self.door, status, took);
         if status >= 400 && self.failure.is_none() {
             self.failure = Some(Box::new(Failure::of_status(status)));
         }
         // The observer has counted a failed turn.
-        if let Some(failure) = self.failure.as_deref().filter(|_| !turn.as_deref().is_some_and(has_failed)) {
+        if let Some(failure) = self.failure.as_deref().filter(|_| !turn.is_some_and(has_failed)) {
             self.log.metrics.failed(self.door, failure.class);
         }
         self.log.write(&Line {
             door: self.door,
             request: Some(self),
-            turn: turn.as_deref(),
+            turn,
             status: Some(status),
             took: Some(took),
             end,
             failure: self.failure.as_deref(),
         });
+        self.trace(kept, status, end);
     }
 }
 
@@ -346,10 +376,11 @@ mod tests {
 
     #[test]
     fn the_sampled_share_of_lines_is_what_is_configured() {
-        let metrics = Metrics::new(&BuildInfo::default(), amalgam_core::store::FlushMeter::default());
+        let metrics =
+            Metrics::new(&BuildInfo::default(), amalgam_core::store::FlushMeter::default(), Default::default());
         for (sample, expected) in [(0.0, 0..=0), (0.1, 95..=105), (0.5, 495..=505), (1.0, 1000..=1000)] {
             let settings = RequestLogSettings { sample, ..RequestLogSettings::default() };
-            let log = RequestLog::new(Arc::clone(&metrics), &settings);
+            let log = RequestLog::new(Arc::clone(&metrics), Arc::new(amalgam_core::NoTraces), &settings);
             let written = (0..1000).filter(|_| log.is_sampled()).count();
             assert!(expected.contains(&written), "{sample}: {written}");
         }

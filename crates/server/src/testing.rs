@@ -2,7 +2,9 @@
 
 mod assistant;
 mod bank;
+mod console;
 mod execute;
+mod limits;
 mod webhooks;
 
 use std::{sync::Arc, time::Duration};
@@ -12,7 +14,7 @@ use amalgam_administration::{
     reload::ReloadRequests,
 };
 use amalgam_app::{
-    Application, Limits,
+    Application, Limits, ReadConfigs,
     assistant::{AssistantSettings, SessionQueues},
     execute::ExecuteSettings,
 };
@@ -27,7 +29,7 @@ use amalgam_core::{
         TurnStore, TurnWrite, TurnsOf, UsageQuery, UsageStore, UsageSums, WriteOutcome,
     },
 };
-use amalgam_engine::{Admission, Engine, EngineSettings, QueueLimits, ToolLimits};
+use amalgam_engine::{Admission, AdmissionSettings, Engine, EngineSettings, QueueLimits, ToolLimits};
 use amalgam_protocol::Json;
 use axum::body::Body;
 use http::{HeaderMap, Method, Request, StatusCode};
@@ -66,11 +68,12 @@ pub(crate) fn app(state: TenantState) -> Arc<App> {
         transcripts: None,
         upload_bytes: 1024,
         tools,
+        reserve_output_tokens: 1024,
     };
     let store: Arc<dyn Store> = Arc::new(Nothing);
     let engine = Engine::new(
         settings,
-        Admission::new(1),
+        Admission::new(AdmissionSettings::without_queue(1)),
         Arc::new(Nothing),
         Arc::new(Nothing),
         Arc::clone(&store),
@@ -80,6 +83,7 @@ pub(crate) fn app(state: TenantState) -> Arc<App> {
     let tenant = TenantRecord { id: 1, name: "test".to_owned(), state, ai_agent_enabled: true, created_at_ms: 0 };
     let auth = Auth::new(AuthParts {
         store: Arc::new(Nothing),
+        sessions: Arc::new(Nothing),
         clock: Arc::new(Nothing),
         pepper: Pepper::from_bytes(b"for tests"),
         configured: vec![ConfiguredKey {
@@ -122,9 +126,10 @@ pub(crate) fn app(state: TenantState) -> Arc<App> {
         assistant: AssistantSettings::default(),
         limits,
         session_queues: SessionQueues::default(),
+        read_configs: ReadConfigs::default(),
     };
-    let metrics = Metrics::new(&BuildInfo::default(), FlushMeter::default());
-    let log = Arc::new(RequestLog::new(metrics, &RequestLogSettings::default()));
+    let metrics = Metrics::new(&BuildInfo::default(), FlushMeter::default(), Default::default());
+    let log = Arc::new(RequestLog::new(metrics, Arc::new(amalgam_core::NoTraces), &RequestLogSettings::default()));
     let (reload, origins) = (ReloadRequests::new().0, AllowedOrigins::default());
     Arc::new(App::new(ServerParts { app: Arc::new(application), auth, origins, reload, log }))
 }
@@ -260,6 +265,10 @@ impl UsageStore for Nothing {
         gives(Vec::new())
     }
 
+    fn spans_of_turn<'a>(&'a self, _: Admin<'a>, _: u64, _: &'a str) -> Stored<'a, Option<Json>> {
+        gives(None)
+    }
+
     fn response_of_request<'a>(&'a self, _: Admin<'a>, _: &'a str) -> Stored<'a, Option<String>> {
         gives(None)
     }
@@ -368,6 +377,10 @@ impl TenancyStore for Nothing {
 
     fn keys<'a>(&'a self, _: Operator, _: Option<i64>, _: Option<&'a str>, _: usize) -> Stored<'a, Vec<KeyRecord>> {
         gives(Vec::new())
+    }
+
+    fn key<'a>(&'a self, _: Operator, _: &'a str) -> Stored<'a, Option<KeyRecord>> {
+        gives(None)
     }
 
     fn revoke_key<'a>(

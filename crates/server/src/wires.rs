@@ -4,6 +4,7 @@ mod admin;
 mod answer;
 mod assistant;
 mod call;
+mod console;
 mod conversations;
 pub(crate) mod error;
 mod execute;
@@ -19,7 +20,8 @@ mod webhooks;
 
 use std::sync::{Arc, LazyLock};
 
-use amalgam_core::{Fault, FaultKind};
+use amalgam_core::{BoxFuture, Fault, FaultKind};
+use amalgam_pages::{ConsoleLink, HAS_CONSOLE};
 use axum::{
     Router,
     extract::{Request, State},
@@ -30,6 +32,7 @@ use http::Method;
 use crate::{
     app::{App, CurrentApp},
     layers::{self, AuthenticatedRouter, WireSet},
+    metrics::ExpositionFormat,
 };
 use assistant::AssistantError;
 pub(crate) use assistant::Checks;
@@ -157,6 +160,25 @@ pub static ROUTES: &[RouteInfo] = &[
     RouteInfo::guarded(Method::POST, "/admin/reload"),
     RouteInfo::guarded(Method::GET, "/admin/turns/{response_id}"),
     RouteInfo::guarded(Method::GET, "/admin/usage"),
+    RouteInfo::guarded(Method::GET, "/admin/limits"),
+    RouteInfo::guarded(Method::GET, "/admin/limits/tenants/{id}"),
+    RouteInfo::guarded(Method::PUT, "/admin/limits/tenants/{id}"),
+    RouteInfo::guarded(Method::DELETE, "/admin/limits/tenants/{id}"),
+    RouteInfo::guarded(Method::GET, "/admin/limits/keys/{id}"),
+    RouteInfo::guarded(Method::PUT, "/admin/limits/keys/{id}"),
+    RouteInfo::guarded(Method::DELETE, "/admin/limits/keys/{id}"),
+    RouteInfo::guarded(Method::GET, "/admin/limits/users/{id}"),
+    RouteInfo::guarded(Method::PUT, "/admin/limits/users/{id}"),
+    RouteInfo::guarded(Method::DELETE, "/admin/limits/users/{id}"),
+    RouteInfo::guarded(Method::GET, "/admin/limits/models/{*id}"),
+    RouteInfo::guarded(Method::PUT, "/admin/limits/models/{*id}"),
+    RouteInfo::guarded(Method::DELETE, "/admin/limits/models/{*id}"),
+    RouteInfo::public(Method::GET, "/admin/console"),
+    RouteInfo::public(Method::POST, "/admin/console/link"),
+    RouteInfo::guarded(Method::GET, admin::CONSOLE_SESSIONS),
+    RouteInfo::guarded(Method::POST, admin::CONSOLE_SESSIONS),
+    RouteInfo::guarded(Method::DELETE, "/admin/console/sessions/{session_id}"),
+    RouteInfo::guarded(Method::DELETE, admin::OWN_CONSOLE_SESSION),
     RouteInfo::guarded(Method::GET, METRICS),
     RouteInfo::public(Method::GET, "/healthz"),
     RouteInfo::public(Method::GET, "/readyz"),
@@ -166,22 +188,28 @@ pub static ROUTES: &[RouteInfo] = &[
     RouteInfo::public(Method::GET, "/docs"),
     RouteInfo::public(Method::GET, "/docs/"),
     RouteInfo::public(Method::GET, "/docs/{*page}"),
+    RouteInfo::public(Method::GET, "/console"),
+    RouteInfo::public(Method::GET, "/console/"),
+    RouteInfo::public(Method::GET, "/console/{*page}"),
 ];
+
+/// The link where the console is served, if it was built in.
+const CONSOLE_LINK: ConsoleLink = if HAS_CONSOLE { ConsoleLink::Shown } else { ConsoleLink::Hidden };
 
 /// All wires.
 pub fn router(app: impl Into<CurrentApp>) -> AuthenticatedRouter {
-    authenticated(app.into(), api_routes().merge(admin::routes()), WireSet::All)
+    authenticated(app.into(), api_routes(CONSOLE_LINK).merge(admin::routes()).merge(console::routes()), WireSet::All)
 }
 
 /// All wires except the administration, for a listener that other machines can reach.
 pub fn without_administration(app: impl Into<CurrentApp>) -> AuthenticatedRouter {
-    authenticated(app.into(), api_routes(), WireSet::WithoutAdministration)
+    authenticated(app.into(), api_routes(ConsoleLink::Hidden), WireSet::WithoutAdministration)
 }
 
-/// Only the administration, for a listener of its own.
+/// The administration with the console, and all wires that the console calls from the same origin, for a listener of its own.
 pub fn administration(app: impl Into<CurrentApp>) -> AuthenticatedRouter {
-    let routes = Router::new().merge(admin::routes()).merge(ops::routes()).merge(site::routes());
-    authenticated(app.into(), routes, WireSet::Administration)
+    let routes = api_routes(CONSOLE_LINK).merge(admin::routes()).merge(console::routes());
+    authenticated(app.into(), routes, WireSet::All)
 }
 
 /// Only metrics, for a listener of its own that needs no key.
@@ -189,7 +217,12 @@ pub fn metrics(app: impl Into<CurrentApp>) -> AuthenticatedRouter {
     authenticated(app.into(), ops::routes(), WireSet::Metrics)
 }
 
-fn api_routes() -> Router<CurrentApp> {
+/// The metrics as Prometheus' text, for exports.
+pub fn metrics_text(app: CurrentApp) -> BoxFuture<'static, String> {
+    Box::pin(async move { ops::metrics_text(&app.load(), ExpositionFormat::Text).await })
+}
+
+fn api_routes(console: ConsoleLink) -> Router<CurrentApp> {
     Router::new()
         .merge(responses::routes())
         .merge(conversations::routes())
@@ -198,7 +231,7 @@ fn api_routes() -> Router<CurrentApp> {
         .merge(files::routes())
         .merge(webhooks::routes())
         .merge(ops::routes())
-        .merge(site::routes())
+        .merge(site::routes(console))
 }
 
 fn authenticated(app: CurrentApp, routes: Router<CurrentApp>, wires: WireSet) -> AuthenticatedRouter {
@@ -211,11 +244,35 @@ pub(crate) fn is_administration(path: &str) -> bool {
     path.strip_prefix("/admin").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
+/// Whether a path is about the caller's own session: every caller that can read may open and end one.
+pub(crate) fn is_own_session(path: &str) -> bool {
+    [admin::CONSOLE_SESSIONS, admin::OWN_CONSOLE_SESSION].contains(&path)
+}
+
 pub(crate) fn is_public(path: &str) -> bool {
     /// A separate list: every request searches it, and the list of all routes is long.
     static PUBLIC: LazyLock<Vec<&'static str>> =
         LazyLock::new(|| ROUTES.iter().filter(|route| route.public).map(|route| route.path).collect());
-    PUBLIC.contains(&path) || path.starts_with(site::DOCS)
+    PUBLIC.contains(&path) || path.starts_with(site::DOCS) || path.starts_with(console::PAGES)
+}
+
+/// The route of a request, in OpenAPI notation but with a star for a parameter that spans slashes.
+pub(crate) fn route_of(method: &Method, path: &str) -> Option<&'static str> {
+    let matches = |pattern: &str| {
+        let (mut wanted, mut given) = (pattern.split('/'), path.split('/'));
+        loop {
+            match (wanted.next(), given.next()) {
+                (Some(part), Some(_)) if part.starts_with("{*") => return true,
+                (Some(part), Some(text)) if part.starts_with('{') && !text.is_empty() => {}
+                (Some(part), Some(text)) if part == text => {}
+                (None, None) => return true,
+                _ => return false,
+            }
+        }
+    };
+    // A route without parameters comes before one that its path fits as well.
+    let of_method = || ROUTES.iter().filter(|route| route.method == *method).map(|route| route.path);
+    of_method().find(|pattern| *pattern == path).or_else(|| of_method().find(|pattern| matches(pattern)))
 }
 
 /// Whether a request uploads a file: the only bodies that are forms.

@@ -63,6 +63,8 @@ async fn a_route_that_is_not_public_refuses_callers_without_a_good_key() {
         for key in [None, Some("am_another_key")] {
             let (status, answer) = ask(&route.method, route.path, key).await;
             match route.public {
+                // A link is a credential of its own, in the body.
+                true if route.method == Method::POST => assert_eq!(status, StatusCode::BAD_REQUEST, "{answer}"),
                 true => assert_eq!(status, StatusCode::OK, "{}: {answer}", route.path),
                 false => {
                     assert_eq!(status, StatusCode::UNAUTHORIZED, "{}: {answer}", route.path);
@@ -87,7 +89,7 @@ async fn a_path_beside_the_table_is_closed_before_it_is_unknown() {
 }
 
 /// Every kind of fault that this version can meet.
-const KINDS: [FaultKind; 24] = [
+const KINDS: [FaultKind; 26] = [
     FaultKind::Invalid,
     FaultKind::Unauthenticated,
     FaultKind::Forbidden,
@@ -97,6 +99,8 @@ const KINDS: [FaultKind; 24] = [
     FaultKind::UnsupportedMedia,
     FaultKind::RequestTimeout,
     FaultKind::Overloaded,
+    FaultKind::RateLimited,
+    FaultKind::QuotaExceeded,
     FaultKind::OutOfMemory,
     FaultKind::ShuttingDown,
     FaultKind::StoreDown,

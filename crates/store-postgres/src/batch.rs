@@ -6,6 +6,7 @@
 
 pub(super) mod columns;
 mod conversation_items;
+mod settlements;
 
 use std::{borrow::Cow, collections::HashSet};
 
@@ -193,7 +194,8 @@ pub(super) async fn run(connection: &Connection, jobs: &[Job]) -> Result<Vec<Wri
         connection.prepared(sql).await?;
     }
     // Only its row knows whether a response that ends belongs to a conversation; one that begins says so.
-    let look = jobs.iter().any(|job| job.write.begin.is_none() && job.write.end.is_some());
+    let look = jobs.iter().any(|job| job.write.begin.is_none() && job.write.end.is_some())
+        || jobs.iter().any(|job| !job.write.settlements.is_empty());
     let appended = appended_at_once(jobs);
     let changed = changed(jobs);
     let single = needed.len() == 1 && !look && appended.is_empty() && changed.is_empty();
@@ -210,8 +212,14 @@ pub(super) async fn run(connection: &Connection, jobs: &[Job]) -> Result<Vec<Wri
         return held.written(&answers, jobs);
     }
 
-    let answers = match batch.pipeline.run().await {
-        Ok(answers) => answers,
+    let held_and_settled = async {
+        let answers = batch.pipeline.run().await?;
+        let written = held.written(&answers, jobs)?;
+        settlements::settle(connection, jobs, &written).await?;
+        Ok::<_, PostgresFailure>((answers, written))
+    };
+    let (answers, written) = match held_and_settled.await {
+        Ok(done) => done,
         Err(failure) => {
             if failure.kind() != FailureKind::Disconnected {
                 connection.client().batch_execute("ROLLBACK").await?;
@@ -223,7 +231,7 @@ pub(super) async fn run(connection: &Connection, jobs: &[Job]) -> Result<Vec<Wri
     let ended = jobs.iter().zip(&held.each).filter_map(|(job, at)| appended_at_end(answers.get((*at)?)?.first()?, job));
     batch.finish(appended.into_iter().chain(ended).collect(), changed, false);
     batch.pipeline.run().await?;
-    held.written(&answers, jobs)
+    Ok(written)
 }
 
 /// Whether a write whose answer was lost has happened.

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use amalgam_core::StoreError;
+use amalgam_core::{BoxFuture, StoreError};
 use amalgam_store::sql::Sql;
 use tokio::{task::JoinSet, time};
 use tokio_postgres::{
@@ -183,6 +183,18 @@ impl Connection {
     pub(super) async fn begin(&mut self) -> Result<(), PostgresFailure> {
         self.in_transaction = true;
         self.noted(self.client.batch_execute("BEGIN").await)
+    }
+
+    /// Runs work in a transaction, whose beginning is sent together with the first statement.
+    pub(super) async fn in_transaction<'c, T>(
+        &'c mut self,
+        work: impl FnOnce(&'c Self) -> BoxFuture<'c, Result<T, PostgresFailure>>,
+    ) -> Result<T, PostgresFailure> {
+        self.in_transaction = true;
+        let connection = &*self;
+        let begin = async { connection.noted(connection.client.batch_execute("BEGIN").await) };
+        let (begun, done) = tokio::join!(begin, work(connection));
+        begun.and(done)
     }
 
     /// Ends the transaction: commits it after success, and rolls it back after a failure.

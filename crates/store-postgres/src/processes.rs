@@ -2,7 +2,7 @@
 use std::{collections::HashMap, sync::PoisonError};
 
 use amalgam_core::{
-    Operator, Scope, StoreError, TurnOrigin, Wire,
+    Operator, Scope, StoreError, TraceContext, TurnOrigin, Wire,
     store::{ProcessId, ProcessStore, PruneCounts, QueuedTurn, RecoveryCounts, Reset, Retention, Stored},
 };
 use amalgam_store::{
@@ -62,7 +62,7 @@ statements! {
     /// What was taken under a mark, by any process.
     OperatorSql TAKEN = "
         SELECT r.id, r.tenant_id, r.user_id, t.state, r.created_at, r.request, r.streamed, listed.wire,
-            listed.request_id, listed.key_id
+            listed.request_id, listed.key_id, listed.trace
         FROM responses r LEFT JOIN tenants t ON t.id = r.tenant_id
             LEFT JOIN turns listed ON listed.tenant_id = r.tenant_id AND listed.created_at = r.created_at
                 AND listed.response_id = r.id
@@ -337,6 +337,7 @@ fn queued_from(row: &Row) -> Result<QueuedTurn, PostgresFailure> {
             wire: row.try_get::<_, Option<&str>>(7)?.and_then(Wire::named).unwrap_or_default(),
             request_id: row.try_get::<_, Option<&str>>(8)?.map(Into::into),
             key_id: row.try_get::<_, Option<&str>>(9)?.map(Into::into),
+            trace: row.try_get::<_, Option<&str>>(10)?.and_then(TraceContext::parse),
             ..TurnOrigin::default()
         },
     })

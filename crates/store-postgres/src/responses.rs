@@ -12,6 +12,7 @@ use amalgam_store::{
     rows,
     session_queue::{ended_record, release},
     statements,
+    turn_list::COUNT_ENDED,
 };
 use bytes::Bytes;
 use tokio_postgres::Row;
@@ -227,7 +228,9 @@ async fn cancel(
     {
         let created_at = signed(cancelled.created_at_ms);
         let params: [Param<'_>; 5] = [&tenant_id, &user, &created_at, &id, &signed(now_ms)];
-        connection.execute(CANCEL_QUEUED_TURN, &params).await?;
+        if connection.execute(CANCEL_QUEUED_TURN, &params).await? == 1 {
+            connection.execute(COUNT_ENDED, &[&tenant_id, &created_at, &id]).await?;
+        }
     }
     if let Some(ended) = response.as_ref().filter(|response| response.background) {
         let error = ended_record(ended.status.status);

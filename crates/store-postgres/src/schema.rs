@@ -30,7 +30,10 @@ pub(super) const MIGRATIONS: &[Migration] = migrations!(
     "V010__session_queue",
     "V011__turns",
     "V012__audit",
-    "V013__webhooks"
+    "V013__webhooks",
+    "V014__limits",
+    "V015__spans",
+    "V016__console"
 );
 
 /// The oldest server that is supported, as the server writes its version.

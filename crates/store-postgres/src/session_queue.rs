@@ -9,7 +9,7 @@ use amalgam_core::{
 };
 use amalgam_store::{
     rows,
-    session_queue::{failure_record, message_ids},
+    session_queue::{JoinedEntry, NewEntry, failure_record, message_ids},
     sql::Sql,
     statements,
 };
@@ -23,6 +23,18 @@ use super::{
 };
 
 statements! {
+    UserSql JOIN = "
+        WITH session AS (
+            SELECT id FROM sessions WHERE tenant_id = $1 AND user_id = $2 AND profile = $3 AND active
+            FOR NO KEY UPDATE
+        )
+        INSERT INTO session_queue (session_id, tenant_id, user_id, process, mark) SELECT id, $1, $2, $4, $5 FROM session
+        ON CONFLICT (mark) DO UPDATE SET mark = excluded.mark
+        RETURNING session_id, number";
+    UserSql ADD_SESSION = "
+        INSERT INTO sessions (tenant_id, user_id, profile, active, messages, created_at, updated_at)
+        VALUES ($1, $2, $3, true, 0, $4, $4)
+        ON CONFLICT DO NOTHING";
     /// The message, its metadata, the count, and the turn that answers, if this entry is first.
     UserSql APPEND = "
         WITH entry AS (
@@ -74,6 +86,38 @@ statements! {
     OperatorSql ADD_ERRORS = "
         INSERT INTO message_metadata (tenant_id, user_id, message_id, kind, value)
         SELECT * FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::text[], $5::text[])";
+}
+
+/// Joins the queue of the active session with a profile, and appends the user's message if the entry is first.
+pub(super) async fn join(
+    connection: &Connection,
+    scope: &Scope,
+    entry: &NewEntry,
+    message: Option<&NewUserMessage>,
+) -> Result<JoinedEntry, PostgresFailure> {
+    let NewEntry { profile, process, mark, now_ms } = entry;
+    let (tenant_id, user, process) = (scope.tenant_id(), scope.user(), rows::process_bytes(*process));
+    let process = &process[..];
+    let params: [Param<'_>; 5] = [&tenant_id, &user, profile, &process, mark];
+    let (row, is_new_session) = match connection.row(JOIN, &params).await? {
+        Some(row) => (row, false),
+        None => {
+            // Prepared before, so that both are sent at once and in this order.
+            connection.prepared(ADD_SESSION).await?;
+            let now_ms = signed(*now_ms);
+            let session: [Param<'_>; 4] = [&tenant_id, &user, profile, &now_ms];
+            let (added, row) =
+                tokio::try_join!(connection.execute(ADD_SESSION, &session), connection.row(JOIN, &params))?;
+            let row = row.ok_or_else(|| PostgresFailure::contended("another request deleted the session at once"))?;
+            (row, added == 1)
+        }
+    };
+    let ticket = Ticket { session_id: row.try_get(0)?, number: row.try_get(1)? };
+    let appended = match message {
+        Some(message) => append_user_message(connection, scope, ticket, message).await?,
+        None => false,
+    };
+    Ok(JoinedEntry { ticket, appended, is_new_session })
 }
 
 /// Appends the user's message, if the entry is first; whether it is, or this turn has appended it before.

@@ -6,7 +6,10 @@ use amalgam_core::{
 };
 use amalgam_store::{
     EngineQueries, IndexSyntax, Question, Repeat, RowReader, SqlConnection, SqlEngine, SqlStatements, SqlValue,
-    TenantKey, Work, sql::Sql, statements,
+    TenantKey, Work,
+    session_queue::{JoinedEntry, NewEntry},
+    sql::Sql,
+    statements,
 };
 
 use super::{
@@ -47,7 +50,7 @@ impl SqlEngine for Postgres {
             let arguments = &arguments;
             let run = move |connection: Lease| async move { work(&connection, arguments).await };
             match repeat {
-                Repeat::Safe => self.pool.repeatably(run).await,
+                Repeat::Safe | Repeat::Reservation => self.pool.repeatably(run).await,
                 Repeat::Never => self.pool.once(run).await,
             }
         })
@@ -61,13 +64,12 @@ impl SqlEngine for Postgres {
         Box::pin(async move {
             let arguments = &arguments;
             let run = move |mut connection: Lease| async move {
-                connection.begin().await?;
-                let done = work(&connection, arguments).await;
+                let done = connection.in_transaction(|connection| work(connection, arguments)).await;
                 let done = connection.end(done).await?;
                 Ok((done, connection.take_topics()))
             };
             let (done, topics) = match repeat {
-                Repeat::Safe => self.pool.repeatably(run).await?,
+                Repeat::Safe | Repeat::Reservation => self.pool.repeatably(run).await?,
                 Repeat::Never => self.pool.once(run).await?,
             };
             self.notifications.notify(topics.iter().map(String::as_str));
@@ -137,6 +139,15 @@ impl SqlConnection for Connection {
 }
 
 impl EngineQueries for Connection {
+    async fn join_queue<'a>(
+        &'a self,
+        scope: &'a Scope,
+        entry: &'a NewEntry,
+        message: Option<&'a NewUserMessage>,
+    ) -> Result<JoinedEntry, PostgresFailure> {
+        session_queue::join(self, scope, entry, message).await
+    }
+
     async fn append_user_message<'a>(
         &'a self,
         scope: &'a Scope,

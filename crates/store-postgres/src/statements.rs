@@ -7,7 +7,7 @@ statements! { SqlStatements:
     TenantSql turns_with_text = "
         SELECT tenant_id, response_id, request_id, key_id, user_id, wire, session_id, profile, requested_model, upstream,
             model, status, error, created_at, ended_at, first_token_ms, input_tokens, cached_input_tokens,
-            cache_write_tokens, output_tokens, reasoning_tokens, cost, calls, retries, losses, tools, stored
+            cache_write_tokens, output_tokens, reasoning_tokens, cost, calls, retries, losses, tools, stored, trace
         FROM (
             SELECT * FROM turns
             WHERE tenant_id = $1 AND created_at >= $2 AND created_at <= $3
@@ -80,7 +80,7 @@ statements! { SqlStatements:
             url, progress, is_eligible, in_playlist, active
         FROM courses WHERE tenant_id = $1 AND id = ANY ($2)";
     UserSql hold_session = "
-        SELECT mode FROM agent_sessions WHERE tenant_id = $1 AND user_id = $2 AND id = $3 FOR NO KEY UPDATE";
+        SELECT mode, turns FROM agent_sessions WHERE tenant_id = $1 AND user_id = $2 AND id = $3 FOR NO KEY UPDATE";
     UserSql files_of_purpose_upwards = "
         SELECT id, filename, purpose, media_type, bytes, created_at, expires_at FROM files
         WHERE tenant_id = $1 AND user_id = $2 AND purpose = $6 AND id > $3 AND (expires_at IS NULL OR expires_at > $4)
@@ -146,14 +146,6 @@ statements! { SqlStatements:
             JOIN knowledge_embeddings e ON e.collection = wanted.collection AND e.chunk = wanted.chunk
         WHERE e.tenant_id = $1";
     /// The row of the session is locked while the number is drawn.
-    UserSql join_queue = "
-        WITH session AS (
-            SELECT id FROM sessions WHERE tenant_id = $1 AND user_id = $2 AND profile = $3 AND active
-            FOR NO KEY UPDATE
-        )
-        INSERT INTO session_queue (session_id, tenant_id, user_id, process, mark) SELECT id, $1, $2, $4, $5 FROM session
-        ON CONFLICT (mark) DO UPDATE SET mark = excluded.mark
-        RETURNING session_id, number";
     UserSql response_of_answer = "
         SELECT value::jsonb->>'turn_id' FROM message_metadata
         WHERE tenant_id = $1 AND user_id = $2 AND kind = 'model_usage' AND value::jsonb->>'response_id' = $3
@@ -169,6 +161,11 @@ statements! { SqlStatements:
     TenantSql message_metadata = "
         SELECT message_id, kind, value FROM message_metadata
         WHERE tenant_id = $1 AND message_id = ANY ($2) ORDER BY message_id, number";
+    OperatorSql hold_limit = "
+        SELECT kind, tenant_id, id, generation, updated_at, requests_per_minute, tokens_per_minute, max_in_flight,
+            budget_amount, budget_unit, budget_period, models, tools, minute, requests, tokens, tokens_reserved, in_flight,
+            period, epoch, spent, spent_reserved, alerted
+        FROM limits WHERE kind = $1 AND tenant_id = $2 AND id = $3 FOR UPDATE";
     OperatorSql add_key = "
         INSERT INTO api_keys (id, tenant_id, hash, prefix, label, rights, user_id, created_at, expires_at, revoked_at,
             last_used_at)

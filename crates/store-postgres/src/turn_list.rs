@@ -21,20 +21,21 @@ statements! {
             SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
                 $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::bigint[],
                 $16::bigint[], $17::bigint[], $18::bigint[], $19::bigint[], $20::bigint[], $21::bigint[], $22::bigint[],
-                $23::bigint[], $24::bigint[], $25::bigint[], $26::text[], $27::boolean[], $28::bigint[])
+                $23::bigint[], $24::bigint[], $25::bigint[], $26::text[], $27::boolean[], $28::bigint[], $48::text[],
+                $49::text[])
             AS new (tenant_id, created_at, response_id, request_id, key_id, user_id, wire, session_id, profile,
                 requested_model, upstream, model, status, error, ended_at, first_token_ms, input_tokens,
                 cached_input_tokens, cache_write_tokens, output_tokens, reasoning_tokens, cost, calls, retries, losses,
-                tools, stored, mark)
+                tools, stored, mark, trace, spans)
         ), put AS (
             INSERT INTO turns (tenant_id, created_at, response_id, request_id, key_id, user_id, wire, session_id, profile,
                 requested_model, upstream, model, status, error, ended_at, first_token_ms, input_tokens,
                 cached_input_tokens, cache_write_tokens, output_tokens, reasoning_tokens, cost, calls, retries, losses,
-                tools, stored)
+                tools, stored, trace, spans)
             SELECT tenant_id, created_at, response_id, request_id, key_id, user_id, wire, session_id, profile,
                 requested_model, upstream, model, status, error, ended_at, first_token_ms, input_tokens,
                 cached_input_tokens, cache_write_tokens, output_tokens, reasoning_tokens, cost, calls, retries, losses,
-                tools, stored
+                tools, stored, trace, spans
             FROM new
             WHERE mark IS NULL OR EXISTS (SELECT FROM responses r
                 WHERE r.tenant_id = new.tenant_id AND r.stem = substr(new.response_id, 23, 16)
@@ -45,7 +46,7 @@ statements! {
                 cached_input_tokens = excluded.cached_input_tokens, cache_write_tokens = excluded.cache_write_tokens,
                 output_tokens = excluded.output_tokens, reasoning_tokens = excluded.reasoning_tokens,
                 cost = excluded.cost, calls = excluded.calls, retries = excluded.retries, losses = excluded.losses,
-                tools = excluded.tools
+                tools = excluded.tools, spans = excluded.spans
             WHERE turns.ended_at IS NULL
             RETURNING tenant_id, response_id, ended_at
         )
@@ -76,12 +77,24 @@ statements! {
             output_tokens = usage_hours.output_tokens + excluded.output_tokens,
             reasoning_tokens = usage_hours.reasoning_tokens + excluded.reasoning_tokens,
             cost = usage_hours.cost + excluded.cost";
-    /// Turns of a process that is gone.
+    /// Turns of a process that is gone. They are counted in the usage, without calls of which the usage is known.
     OperatorSql FAIL_TURNS = "
-        UPDATE turns SET status = 'failed', error = 'server_error', ended_at = $4
-        FROM unnest($1::bigint[], $2::bigint[], $3::text[]) AS failed (tenant_id, created_at, response_id)
-        WHERE turns.tenant_id = failed.tenant_id AND turns.created_at = failed.created_at
-            AND turns.response_id = failed.response_id AND turns.ended_at IS NULL";
+        WITH ended AS (
+            UPDATE turns SET status = 'failed', error = 'server_error', ended_at = $4
+            FROM unnest($1::bigint[], $2::bigint[], $3::text[]) AS failed (tenant_id, created_at, response_id)
+            WHERE turns.tenant_id = failed.tenant_id AND turns.created_at = failed.created_at
+                AND turns.response_id = failed.response_id AND turns.ended_at IS NULL
+            RETURNING turns.tenant_id, turns.created_at, key_id, user_id, wire, profile
+        )
+        INSERT INTO usage_hours (tenant_id, hour, key_id, user_id, wire, profile, upstream, model, turns, failed_turns,
+            calls, unpriced_calls, input_tokens, cached_input_tokens, cache_write_tokens, output_tokens, reasoning_tokens,
+            cost)
+        SELECT tenant_id, created_at / 3600000, coalesce(key_id, ''), user_id, wire, coalesce(profile, ''), '', '',
+            count(*), count(*), 0, 0, 0, 0, 0, 0, 0, 0
+        FROM ended GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1, 2, 3, 4, 5, 6
+        ON CONFLICT (tenant_id, hour, key_id, user_id, wire, profile, upstream, model) DO UPDATE SET
+            turns = usage_hours.turns + excluded.turns,
+            failed_turns = usage_hours.failed_turns + excluded.failed_turns";
     /// A turn that was cancelled before a process ran it.
     UserSql CANCEL_QUEUED_TURN = "
         UPDATE turns SET status = 'cancelled', ended_at = $5
@@ -108,7 +121,7 @@ pub(super) async fn put(
     let ended: Vec<_> = turns.iter().filter(|(turn, _)| turn.ended_at_ms.is_some()).collect();
     let used: Vec<_> = ended.iter().flat_map(|(turn, _)| usage_rows(turn)).collect();
     let sums = column(&used, |row| &row.sums);
-    let params: [Param<'_>; 47] = [
+    let params: [Param<'_>; 49] = [
         &column(turns, |(turn, _)| turn.tenant_id),
         &column(turns, |(turn, _)| signed(turn.created_at_ms)),
         &column(turns, |(turn, _)| turn.response_id.as_str()),
@@ -156,6 +169,8 @@ pub(super) async fn put(
         &column(&sums, |sums| signed(sums.tokens.output)),
         &column(&sums, |sums| signed(sums.tokens.reasoning)),
         &column(&sums, |sums| signed(sums.cost.nano_usd())),
+        &column(turns, |(turn, _)| turn.origin.trace.map(|trace| trace.to_string())),
+        &column(turns, |(turn, _)| turn.spans_json()),
     ];
     client.query(statement, &params).await
 }

@@ -308,8 +308,11 @@ impl Writer {
             Ok(done) => done,
             Err(_) => Err(PostgresFailure::timed_out()),
         };
+        // Of limits: turns wait until they may run.
+        let topics = connection.take_topics();
         if done.is_ok() {
             self.flushes.add(jobs.len(), started.elapsed());
+            self.notifications.notify(topics.iter().map(String::as_str));
         }
         done.map_err(|failure| {
             if failure.kind() == FailureKind::Disconnected {

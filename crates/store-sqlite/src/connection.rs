@@ -6,7 +6,9 @@ use amalgam_core::{
 };
 use amalgam_protocol::{Json, Writer};
 use amalgam_store::{
-    EngineQueries, Question, RowReader, SqlConnection, SqlRow, SqlStatements, SqlValue, TenantKey, sql::Sql,
+    EngineQueries, Question, RowReader, SqlConnection, SqlRow, SqlStatements, SqlValue, TenantKey,
+    session_queue::{JoinedEntry, NewEntry},
+    sql::Sql,
 };
 use rusqlite::{
     Row,
@@ -75,6 +77,15 @@ impl SqlConnection for JobConnection<'_> {
 }
 
 impl EngineQueries for JobConnection<'_> {
+    async fn join_queue<'a>(
+        &'a self,
+        scope: &'a Scope,
+        entry: &'a NewEntry,
+        message: Option<&'a NewUserMessage>,
+    ) -> Result<JoinedEntry, SqliteFailure> {
+        self.with(|transaction| session_queue::join(transaction.database, scope, entry, message))
+    }
+
     async fn append_user_message<'a>(
         &'a self,
         scope: &'a Scope,

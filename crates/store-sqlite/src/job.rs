@@ -7,7 +7,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use amalgam_core::{StoreError, store::Stored};
+use amalgam_core::{StoreError, TurnSummary, store::Stored};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
@@ -21,6 +21,8 @@ use super::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
     Read,
+    /// Changes something that need not be flushed.
+    Reserve,
     Write,
 }
 
@@ -43,17 +45,25 @@ pub(super) trait Job: Send {
 pub struct JobConnection<'c> {
     connection: &'c Mutex<Connection>,
     topics: Mutex<Vec<String>>,
+    /// Turns of the group that have ended and are not counted in the usage yet.
+    ended_turns: Mutex<Vec<TurnSummary>>,
 }
 
 impl<'c> JobConnection<'c> {
     pub(super) fn new(connection: &'c Mutex<Connection>) -> Self {
-        Self { connection, topics: Mutex::default() }
+        Self { connection, topics: Mutex::default(), ended_turns: Mutex::default() }
     }
 
     /// Does something in the transaction.
     pub(super) fn with<T>(&self, work: impl FnOnce(&Transaction<'_>) -> T) -> T {
         let connection = lock(self.connection);
-        work(&Transaction { database: Database::new(&connection), topics: &self.topics })
+        let Self { topics, ended_turns, .. } = self;
+        work(&Transaction { database: Database::new(&connection), topics, ended_turns })
+    }
+
+    /// The turns that have ended and are not counted in the usage yet.
+    pub(super) fn take_ended_turns(&self) -> Vec<TurnSummary> {
+        std::mem::take(&mut *self.ended_turns.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(super) fn into_topics(self) -> Vec<String> {
@@ -70,9 +80,15 @@ pub(super) fn lock(connection: &Mutex<Connection>) -> MutexGuard<'_, Connection>
 pub(super) struct Transaction<'c> {
     pub(super) database: Database<'c>,
     topics: &'c Mutex<Vec<String>>,
+    ended_turns: &'c Mutex<Vec<TurnSummary>>,
 }
 
 impl Transaction<'_> {
+    /// Counts an ended turn in the usage, together with the others of the group.
+    pub(super) fn count_turn(&self, turn: TurnSummary) {
+        self.ended_turns.lock().unwrap_or_else(PoisonError::into_inner).push(turn);
+    }
+
     /// Notifies the tasks that wait for this response, for queued turns, or for the queue of a session.
     pub(super) fn notify(&self, name: impl Into<String>) {
         self.topics.lock().unwrap_or_else(PoisonError::into_inner).push(name.into());

@@ -305,12 +305,16 @@ impl SqlEngine for Sqlite {
     }
 
     // All that changes something runs in the transaction of its group, and is undone with it.
-    fn transaction<'a, A, T>(&'a self, _: Repeat, arguments: A, work: Work<Self, A, T>) -> Stored<'a, T>
+    fn transaction<'a, A, T>(&'a self, repeat: Repeat, arguments: A, work: Work<Self, A, T>) -> Stored<'a, T>
     where
         A: Send + Sync + 'static,
         T: Send + 'static,
     {
-        submit(&self.writes, Access::Write, move |connection| job::outcome(work(connection, &arguments)))
+        let access = match repeat {
+            Repeat::Reservation => Access::Reserve,
+            Repeat::Safe | Repeat::Never => Access::Write,
+        };
+        submit(&self.writes, access, move |connection| job::outcome(work(connection, &arguments)))
     }
 
     fn changed(&self, topic: &str) -> BoxFuture<'static, ()> {

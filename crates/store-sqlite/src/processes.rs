@@ -1,6 +1,6 @@
 //! Processes: which ones are alive, queued turns, and the turns and claims of dead ones.
 use amalgam_core::{
-    Operator, Scope, TurnOrigin, Wire,
+    Operator, Scope, TraceContext, TurnOrigin, Wire,
     store::{ProcessId, ProcessStore, PruneCounts, QueuedTurn, RecoveryCounts, Reset, Retention, Stored},
 };
 use amalgam_store::{
@@ -39,7 +39,7 @@ statements! {
         RETURNING number, tenant_id, user_id, id, created_at, request, streamed,
             (SELECT state FROM tenants WHERE tenants.id = tenant_id)";
     TenantSql ORIGIN = "
-        SELECT wire, request_id, key_id FROM turns WHERE tenant_id = ?1 AND created_at = ?2 AND response_id = ?3";
+        SELECT wire, request_id, key_id, trace FROM turns WHERE tenant_id = ?1 AND created_at = ?2 AND response_id = ?3";
     OperatorSql COUNT_QUEUED = "
         SELECT count(*) FILTER (WHERE tenant_id = ?1), count(*) FROM responses
         WHERE status = 'queued' AND process IS NULL";
@@ -217,6 +217,7 @@ fn origin(database: Database<'_>, turn: &QueuedTurn) -> Result<TurnOrigin, Sqlit
                 wire: Wire::named(text(row, 0)?).unwrap_or_default(),
                 request_id: optional_text(row, 1)?.map(Into::into),
                 key_id: optional_text(row, 2)?.map(Into::into),
+                trace: optional_text(row, 3)?.and_then(TraceContext::parse),
                 ..TurnOrigin::default()
             })
         },

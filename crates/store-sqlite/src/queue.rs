@@ -76,9 +76,11 @@ impl<T> Queue<T> {
         true
     }
 
-    /// Moves at most `limit` of what is there behind `taken`, without waiting.
-    pub(super) fn take_waiting(&self, taken: &mut Vec<T>, limit: usize) {
-        self.lock().hand_out(taken, limit);
+    /// Moves at most `limit` of what is there behind `taken`, up to the first that does not `fit`, without waiting.
+    pub(super) fn take_waiting(&self, taken: &mut Vec<T>, limit: usize, fits: impl Fn(&T) -> bool) {
+        let mut state = self.lock();
+        let count = state.waiting.iter().take(limit).take_while(|job| fits(job)).count();
+        state.hand_out(taken, count);
     }
 
     /// Accepts nothing any more.
@@ -115,9 +117,11 @@ mod tests {
     fn what_waits_is_taken_up_to_a_limit_without_waiting() {
         let queue = Queue::new(4);
         let mut taken = Vec::new();
-        queue.take_waiting(&mut taken, 8);
-        (1..=3).for_each(|job| queue.push(job).unwrap());
-        queue.take_waiting(&mut taken, 2);
+        queue.take_waiting(&mut taken, 8, |_| true);
+        (1..=4).for_each(|job| queue.push(job).unwrap());
+        queue.take_waiting(&mut taken, 2, |_| true);
         assert_eq!(taken, [1, 2]);
+        queue.take_waiting(&mut taken, 8, |job| *job < 4);
+        assert_eq!(taken, [1, 2, 3]);
     }
 }

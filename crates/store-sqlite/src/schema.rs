@@ -31,7 +31,11 @@ pub(super) const MIGRATIONS: &[Migration] = migrations!(
     "V012__session_queue",
     "V013__turns",
     "V014__audit",
-    "V015__webhooks"
+    "V015__webhooks",
+    "V016__limits",
+    "V017__spans",
+    "V018__cheaper_turns",
+    "V019__console"
 );
 
 const CREATE_LIST: &str = "CREATE TABLE IF NOT EXISTS migrations (

@@ -9,7 +9,7 @@ use amalgam_core::{
 };
 use amalgam_store::{
     TenantKey, rows,
-    session_queue::{ADD_METADATA, RELEASE_ENTRY, failure_record, message_ids},
+    session_queue::{ADD_METADATA, JoinedEntry, NewEntry, RELEASE_ENTRY, failure_record, message_ids},
     statements,
 };
 
@@ -21,6 +21,14 @@ use super::{
 };
 
 statements! {
+    UserSql ACTIVE_SESSION = "
+        SELECT id FROM sessions WHERE tenant_id = ?1 AND user_id = ?2 AND profile = ?3 AND active = 1";
+    UserSql ADD_SESSION = "
+        INSERT INTO sessions (tenant_id, user_id, profile, active, messages, created_at, updated_at)
+        VALUES (?1, ?2, ?3, 1, 0, ?4, ?4)";
+    UserSql ADD_ENTRY = "
+        INSERT INTO session_queue (tenant_id, user_id, session_id, process, mark, response_id)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
     UserSql FIRST_ENTRY = "
         SELECT number, response_id FROM session_queue
         WHERE tenant_id = ?1 AND user_id = ?2 AND session_id = ?3 ORDER BY number LIMIT 1";
@@ -40,6 +48,33 @@ statements! {
         DELETE FROM session_queue WHERE process = ?1 RETURNING session_id, number, tenant_id, user_id, response_id";
 }
 
+/// Joins the queue of the active session with a profile. If no other entry is there, the user's message is appended at once.
+pub(super) fn join(
+    database: Database<'_>,
+    scope: &Scope,
+    entry: &NewEntry,
+    message: Option<&NewUserMessage>,
+) -> Result<JoinedEntry, SqliteFailure> {
+    let NewEntry { profile, process, mark, now_ms } = entry;
+    let active = database.user(scope, ACTIVE_SESSION, &[profile])?.first(|row| Ok(row.get::<_, i64>(0)?))?;
+    let (session_id, is_first) = match active {
+        Some(id) => (id, !database.user(scope, FIRST_ENTRY, &[&id])?.exists()?),
+        None => {
+            database.user(scope, ADD_SESSION, &[profile, &int(*now_ms)?])?.run()?;
+            (database.last_number(), true)
+        }
+    };
+    let message = message.filter(|_| is_first);
+    let response_id = message.map(|message| &message.response_id);
+    let process = rows::process_bytes(*process);
+    database.user(scope, ADD_ENTRY, &[&session_id, &&process[..], mark, &response_id])?.run()?;
+    let ticket = Ticket { session_id, number: database.last_number() };
+    if let Some(message) = message {
+        add_user_message(database, scope, ticket, message)?;
+    }
+    Ok(JoinedEntry { ticket, appended: message.is_some(), is_new_session: active.is_none() })
+}
+
 /// Appends the user's message, if the entry is first; whether it is, or this turn has appended it before.
 pub(super) fn append_user_message(
     database: Database<'_>,
@@ -48,7 +83,6 @@ pub(super) fn append_user_message(
     words: &NewUserMessage,
 ) -> Result<bool, SqliteFailure> {
     let Ticket { session_id, number } = ticket;
-    let (id, _) = message_ids(number);
     let first: Option<(i64, Option<String>)> =
         database.user(scope, FIRST_ENTRY, &[&session_id])?.first(|row| Ok((row.get(0)?, row.get(1)?)))?;
     match first {
@@ -57,13 +91,21 @@ pub(super) fn append_user_message(
         None => return Ok(false),
     }
     database.user(scope, START_ENTRY, &[&session_id, &number, &words.response_id])?.run()?;
-    let NewUserMessage { response_id, now_ms, .. } = words;
-    let content = &rows::storable(&words.content);
-    add(database, scope, session_id, &Message { id, role: "user", content, response_id, now_ms: *now_ms })?;
-    for record in &words.metadata {
-        add_metadata(database, scope, id, record)?;
-    }
+    add_user_message(database, scope, ticket, words)?;
     Ok(true)
+}
+
+fn add_user_message(
+    database: Database<'_>,
+    scope: &Scope,
+    ticket: Ticket,
+    message: &NewUserMessage,
+) -> Result<(), SqliteFailure> {
+    let (id, _) = message_ids(ticket.number);
+    let NewUserMessage { response_id, now_ms, .. } = message;
+    let content = &rows::storable(&message.content);
+    add(database, scope, ticket.session_id, &Message { id, role: "user", content, response_id, now_ms: *now_ms })?;
+    message.metadata.iter().try_for_each(|record| add_metadata(database, scope, id, record))
 }
 
 /// The end of a turn. Only the turn that appended the user's message adds to the session.

@@ -7,7 +7,7 @@ statements! { SqlStatements:
     TenantSql turns_with_text = "
         SELECT tenant_id, response_id, request_id, key_id, user_id, wire, session_id, profile, requested_model, upstream,
             model, status, error, created_at, ended_at, first_token_ms, input_tokens, cached_input_tokens,
-            cache_write_tokens, output_tokens, reasoning_tokens, cost, calls, retries, losses, tools, stored
+            cache_write_tokens, output_tokens, reasoning_tokens, cost, calls, retries, losses, tools, stored, trace
         FROM (
             SELECT * FROM turns
             WHERE tenant_id = ?1 AND created_at >= ?2 AND created_at <= ?3
@@ -79,7 +79,7 @@ statements! { SqlStatements:
         SELECT id, title, description, modality, kind, status, content_in_sequence, min_percentage_finish, tags, assets,
             url, progress, is_eligible, in_playlist, active
         FROM courses WHERE tenant_id = ?1 AND id IN (SELECT value FROM json_each(?2))";
-    UserSql hold_session = "SELECT mode FROM agent_sessions WHERE tenant_id = ?1 AND user_id = ?2 AND id = ?3";
+    UserSql hold_session = "SELECT mode, turns FROM agent_sessions WHERE tenant_id = ?1 AND user_id = ?2 AND id = ?3";
     UserSql files_of_purpose_upwards = "
         SELECT id, filename, purpose, media_type, bytes, created_at, expires_at FROM files INDEXED BY files_by_purpose
         WHERE tenant_id = ?1 AND user_id = ?2 AND purpose = ?6 AND id > ?3 AND (expires_at IS NULL OR expires_at > ?4)
@@ -133,10 +133,6 @@ statements! { SqlStatements:
         FROM json_each(?2) AS wanted CROSS JOIN knowledge_chunks ON number = wanted.value
         WHERE tenant_id = ?1";
     TenantSql embeddings = "SELECT chunk, embedding FROM knowledge_embeddings WHERE tenant_id = ?1 AND collection = ?2 AND chunk = ?3";
-    UserSql join_queue = "
-        INSERT INTO session_queue (tenant_id, user_id, session_id, process, mark)
-        SELECT ?1, ?2, id, ?4, ?5 FROM sessions WHERE tenant_id = ?1 AND user_id = ?2 AND profile = ?3 AND active = 1
-        RETURNING session_id, number";
     UserSql response_of_answer = "
         SELECT json_extract(value, '$.turn_id') FROM message_metadata
         WHERE tenant_id = ?1 AND user_id = ?2 AND kind = 'model_usage'
@@ -155,6 +151,11 @@ statements! { SqlStatements:
         SELECT message_id, kind, metadata.value
         FROM json_each(?2) AS wanted CROSS JOIN message_metadata AS metadata ON message_id = wanted.value
         WHERE tenant_id = ?1";
+    OperatorSql hold_limit = "
+        SELECT kind, tenant_id, id, generation, updated_at, requests_per_minute, tokens_per_minute, max_in_flight,
+            budget_amount, budget_unit, budget_period, models, tools, minute, requests, tokens, tokens_reserved, in_flight,
+            period, epoch, spent, spent_reserved, alerted
+        FROM limits WHERE kind = ?1 AND tenant_id = ?2 AND id = ?3";
     OperatorSql add_key = "
         INSERT INTO api_keys (id, tenant_id, hash, prefix, label, rights, user_id, created_at, expires_at, revoked_at,
             last_used_at)

@@ -3,11 +3,12 @@
 use amalgam_core::{Operator, Scope, TurnSummary};
 use amalgam_store::{
     TenantKey, statements,
-    turn_list::{ADD_USAGE, PUT_TURN, turn_values, usage_rows},
+    turn_list::{ADD_USAGE, COUNT_ENDED, PUT_TURN, UsageRow, turn_values, usage_rows},
 };
 
 use super::{
     failure::SqliteFailure,
+    job::Transaction,
     query::{Database, int},
 };
 
@@ -33,14 +34,24 @@ statements! {
 }
 
 /// Adds a turn to the list, or ends it there. When it ends, it is counted in the usage.
-pub(super) fn put(database: Database<'_>, turn: &TurnSummary) -> Result<(), SqliteFailure> {
-    let changed = database.bind_values(PUT_TURN.into(), &turn_values(turn), &[])?.run()?;
+pub(super) fn put(transaction: &Transaction<'_>, turn: &TurnSummary) -> Result<(), SqliteFailure> {
+    let changed = transaction.database.bind_values(PUT_TURN.into(), &turn_values(turn), &[])?.run()?;
     if changed == 1 && turn.ended_at_ms.is_some() {
-        for row in usage_rows(turn) {
-            database.bind_values(ADD_USAGE.into(), &row.values(), &[])?.run()?;
-        }
+        transaction.count_turn(turn.clone());
     }
     Ok(())
+}
+
+/// Adds ended turns to the usage, with one statement for all turns of a row.
+pub(super) fn add_usage(database: Database<'_>, turns: &[TurnSummary]) -> Result<(), SqliteFailure> {
+    let mut rows: Vec<UsageRow<'_>> = Vec::new();
+    for row in turns.iter().flat_map(usage_rows) {
+        match rows.iter_mut().find(|known| known.is_same(&row)) {
+            Some(known) => known.sums.add(&row.sums),
+            None => rows.push(row),
+        }
+    }
+    rows.iter().try_for_each(|row| database.bind_values(ADD_USAGE.into(), &row.values(), &[])?.run().map(drop))
 }
 
 /// Ends a turn whose process is gone. What its model calls used is not known.
@@ -51,7 +62,13 @@ pub(super) fn fail(
     response_id: &str,
     now_ms: u64,
 ) -> Result<(), SqliteFailure> {
-    database.tenant(tenant, FAIL_TURN, &[&created_at, &response_id, &int(now_ms)?])?.run().map(drop)
+    let ended = database.tenant(tenant, FAIL_TURN, &[&created_at, &response_id, &int(now_ms)?])?.run()?;
+    if ended == 1 { count(database, tenant, created_at, response_id) } else { Ok(()) }
+}
+
+/// Counts a turn in the usage that ended without a process.
+fn count(database: Database<'_>, tenant: TenantKey, created_at: i64, response_id: &str) -> Result<(), SqliteFailure> {
+    database.tenant(tenant, COUNT_ENDED, &[&created_at, &response_id])?.run().map(drop)
 }
 
 /// Ends a turn that was cancelled while it waited in the queue. A process that runs a turn ends it itself, with its usage.
@@ -62,8 +79,10 @@ pub(super) fn cancel_queued(
     response_id: &str,
     now_ms: u64,
 ) -> Result<(), SqliteFailure> {
-    let params: [&dyn rusqlite::ToSql; 3] = [&int(created_at_ms)?, &response_id, &int(now_ms)?];
-    database.user(scope, CANCEL_QUEUED_TURN, &params)?.run().map(drop)
+    let created_at = int(created_at_ms)?;
+    let params: [&dyn rusqlite::ToSql; 3] = [&created_at, &response_id, &int(now_ms)?];
+    let ended = database.user(scope, CANCEL_QUEUED_TURN, &params)?.run()?;
+    if ended == 1 { count(database, TenantKey::of_caller(scope), created_at, response_id) } else { Ok(()) }
 }
 
 /// Notes that the content of a turn was deleted. The turn stays in the list until the retention ends.

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use amalgam_core::{
-    Admin, Scope, Stem, TurnSummary, UpstreamMemory,
+    Admin, RawAnswer, Scope, Stem, TurnSummary, UpstreamMemory,
     store::{
         Answer, Begin, Claim, Ending, EventChunk, IdempotencyKey, ProcessId, Stored, TurnRecord, TurnStore, TurnWrite,
         WriteOutcome,
@@ -10,7 +10,7 @@ use amalgam_core::{
 };
 use amalgam_protocol::{Json, Status};
 use amalgam_store::{
-    TenantKey,
+    TenantKey, limits,
     rows::{self, process_bytes},
     statements,
 };
@@ -19,7 +19,7 @@ use super::{
     Sqlite, claims, conversations,
     failure::SqliteFailure,
     item_positions,
-    job::Transaction,
+    job::{self, Access, Transaction, submit},
     journal,
     query::{Database, Params, int, optional_int, text},
     responses, session_queue, transcripts, turn_list,
@@ -31,13 +31,13 @@ statements! {
     UserSql ADD_RESPONSE = "
         INSERT INTO responses (number, tenant_id, user_id, stem, id, place, status, background, streamed, created_at,
             completed_at, ended_at, error, incomplete_reason, usage, conversation_id, process, settings, request,
-            upstream, provenance)
+            upstream, provenance, raw_answer)
         VALUES (
             COALESCE((
                 SELECT number + 1 FROM responses WHERE number >= (?9 << 20) AND number < ((?9 + 600000) << 20)
                 ORDER BY number DESC LIMIT 1
             ), ?9 << 20),
-            ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)
+            ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)
         ON CONFLICT (tenant_id, stem) DO NOTHING";
     UserSql HEAD = "
         SELECT status, process, place, conversation_id, background FROM responses
@@ -66,7 +66,16 @@ statements! {
 impl TurnStore for Sqlite {
     fn write<'a>(&'a self, scope: &'a Scope, write: Arc<TurnWrite>) -> Stored<'a, WriteOutcome> {
         let scope = scope.clone();
-        self.write_with(move |transaction| step(transaction, &scope, &write))
+        if write.settlements.is_empty() {
+            return self.write_with(move |transaction| step(transaction, &scope, &write));
+        }
+        submit(&self.writes, Access::Write, move |connection| {
+            let written = connection.with(|transaction| step(transaction, &scope, &write))?;
+            if written == WriteOutcome::Kept {
+                job::outcome(limits::settle(connection, &write.settlements))?;
+            }
+            Ok(written)
+        })
     }
 
     fn add_unfinished<'a>(&'a self, scope: &'a Scope, lost: Arc<TurnWrite>) -> Stored<'a, ()> {
@@ -74,7 +83,7 @@ impl TurnStore for Sqlite {
         self.write_with(move |transaction| {
             transcripts::add_late(transaction.database, &scope, &lost.response_id, &lost.transcripts)?;
             if let Some(summary) = &lost.summary {
-                turn_list::put(transaction.database, summary)?;
+                turn_list::put(transaction, summary)?;
             }
             complete_cancelled(transaction, &scope, &lost)
         })
@@ -82,7 +91,7 @@ impl TurnStore for Sqlite {
 
     fn add_summaries(&self, summaries: Vec<TurnSummary>) -> Stored<'_, ()> {
         self.write_with(move |transaction| {
-            summaries.iter().try_for_each(|summary| turn_list::put(transaction.database, summary))
+            summaries.iter().try_for_each(|summary| turn_list::put(transaction, summary))
         })
     }
 
@@ -131,7 +140,7 @@ fn step(transaction: &Transaction<'_>, scope: &Scope, write: &TurnWrite) -> Resu
         None => continue_response(database, scope, stem, write)?,
     };
     let Some(conversation) = written else { return Ok(WriteOutcome::Lost) };
-    if let Some(answer) = &write.raw_answer {
+    if let Some(answer) = write.raw_answer.as_ref().filter(|_| write.begin.is_none()) {
         let answer = answer.to_json();
         database.user(scope, KEEP_RAW_ANSWER, &[&stem.as_str(), &id, &answer.raw().text()])?.run()?;
     }
@@ -143,7 +152,7 @@ fn step(transaction: &Transaction<'_>, scope: &Scope, write: &TurnWrite) -> Resu
     }
     journal::add(database, scope, write)?;
     if let Some(summary) = &write.summary {
-        turn_list::put(database, summary)?;
+        turn_list::put(transaction, summary)?;
     }
     if let Some(session) = &write.session {
         session_queue::end(transaction, scope, id, session)?;
@@ -181,8 +190,9 @@ fn begin(
     begin: &Begin,
 ) -> Result<StepOutcome, SqliteFailure> {
     let id = write.response_id.as_str();
-    let end = write.end.as_deref();
-    let (input, output) = (begin.input.raw().text(), end.map(|end| end.output.raw().text()));
+    // A background turn is added first and ended then: webhooks are told of a change.
+    let end = write.end.as_deref().filter(|_| !begin.background);
+    let (input, output) = (begin.input.raw().text(), write.end.as_ref().map(|end| end.output.raw().text()));
     let taken = item_positions::take(database, scope, id, begin.parent.as_ref(), input, output)?;
     let Some(place) = taken else { return Ok(None) };
 
@@ -199,6 +209,7 @@ fn begin(
     let columns = EndColumns::new(end)?;
     let settings = std::str::from_utf8(&begin.settings)
         .map_err(|_| SqliteFailure::Broken("the settings of a response are not text".into()))?;
+    let raw_answer = write.raw_answer.as_ref().map(RawAnswer::to_json);
     let added = database
         .user(
             scope,
@@ -222,6 +233,7 @@ fn begin(
                 &request,
                 &columns.upstream(),
                 &columns.provenance(),
+                &raw_answer.as_ref().map(|answer| answer.raw().text()),
             ],
         )?
         .run()?;
@@ -229,6 +241,9 @@ fn begin(
         // It is there already: a write whose answer got lost comes again.
         item_positions::give_up(database, scope, place)?;
         return Ok(None);
+    }
+    if let Some(end) = write.end.as_deref().filter(|_| begin.background) {
+        end_response(database, scope, stem, id, end)?;
     }
     Ok(Some(begin.conversation.clone().map(|id| ConversationInput { id, input: begin.input.clone() })))
 }

@@ -1,8 +1,10 @@
 //! The one thread that writes. Jobs that wait together are committed together, in one transaction with one flush.
 //!
 //! Jobs that arrive while a group runs join it, so a busy store gathers large groups by itself: while one group is being
-//! flushed, the next one collects in the queue. A job is acknowledged after the commit, which SQLite flushes.
+//! flushed, the next one collects in the queue. A job is acknowledged after the commit, which SQLite flushes, unless all jobs of
+//! the group are reservations, whose callers get no answer before a later commit.
 use std::{
+    cell::Cell,
     path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -22,6 +24,7 @@ use super::{
     file,
     job::{Access, Job, JobConnection, lock},
     queue::Queue,
+    turn_list,
 };
 
 /// So many jobs share a commit at most: the first of them waits until the last has run.
@@ -43,9 +46,33 @@ pub(super) struct Writer {
 pub(super) struct WriterConnection {
     connection: Mutex<Connection>,
     access: Access,
+    commits: Cell<Commits>,
+}
+
+/// Whether SQLite flushes its log at the end of a transaction. The next flush includes the transactions before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Commits {
+    Flushed,
+    Unflushed,
 }
 
 impl WriterConnection {
+    fn new(connection: Connection, access: Access) -> Self {
+        Self { connection: Mutex::new(connection), access, commits: Cell::new(Commits::Flushed) }
+    }
+
+    /// Decides about the next transactions.
+    fn set_commits(&self, commits: Commits) -> Result<(), SqliteFailure> {
+        if self.commits.get() != commits {
+            self.lock().execute_batch(match commits {
+                Commits::Flushed => "PRAGMA synchronous = FULL",
+                Commits::Unflushed => "PRAGMA synchronous = NORMAL",
+            })?;
+            self.commits.set(commits);
+        }
+        Ok(())
+    }
+
     pub(super) fn lock(&self) -> MutexGuard<'_, Connection> {
         lock(&self.connection)
     }
@@ -54,7 +81,11 @@ impl WriterConnection {
 /// Whether jobs that arrive while a group runs join it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Group {
+    /// All do.
     Open,
+    /// Only reservations do: the group is not flushed.
+    Reservations,
+    /// None does.
     Closed,
 }
 
@@ -63,12 +94,12 @@ impl Writer {
     pub(super) fn open(&self) -> Result<WriterConnection, SqliteFailure> {
         let mut connection = file::open_writer(&self.path, self.max_bytes)?;
         self.checkpointer.watch(&mut connection)?;
-        Ok(WriterConnection { connection: Mutex::new(connection), access: Access::Write })
+        Ok(WriterConnection::new(connection, Access::Write))
     }
 
     /// A connection for a disk without room.
     pub(super) fn open_to_read(&self) -> Result<WriterConnection, SqliteFailure> {
-        Ok(WriterConnection { connection: Mutex::new(file::open_to_read(&self.path)?), access: Access::Read })
+        Ok(WriterConnection::new(file::open_to_read(&self.path)?, Access::Read))
     }
 
     /// Works until the queue is closed and empty.
@@ -82,14 +113,16 @@ impl Writer {
             if !group.is_empty() {
                 self.write(&mut slot, &mut group);
             }
-            if let Some(WriterConnection { connection, access: Access::Write }) = &mut slot {
+            if let Some(WriterConnection { connection, access: Access::Write, .. }) = &mut slot {
                 self.checkpointer.after_commit(connection.get_mut().unwrap_or_else(PoisonError::into_inner));
             }
         }
     }
 
     fn write(&self, slot: &mut Option<WriterConnection>, group: &mut Vec<Box<dyn Job>>) {
-        let Err(failure) = self.attempt(slot, group, Group::Open) else { return };
+        let reserves = group.iter().all(|job| job.access() == Access::Reserve);
+        let joining = if reserves { Group::Reservations } else { Group::Open };
+        let Err(failure) = self.attempt(slot, group, joining) else { return };
         // Nothing of the group was committed.
         if group.len() == 1 || !failure.may_be_one_jobs() {
             return refuse(group, &failure);
@@ -116,9 +149,16 @@ impl Writer {
             ));
         }
         let topics = roll_back_on_failure(slot, |slot| {
-            let connection = JobConnection::new(&self.connect_to_write(slot)?.connection);
+            let connected = self.connect_to_write(slot)?;
+            connected.set_commits(match joining {
+                Group::Reservations => Commits::Unflushed,
+                Group::Open | Group::Closed => Commits::Flushed,
+            })?;
+            let connection = JobConnection::new(&connected.connection);
             connection.with(|transaction| transaction.database.begin())?;
             self.run_jobs(&connection, group, joining)?;
+            let ended = connection.take_ended_turns();
+            connection.with(|transaction| turn_list::add_usage(transaction.database, &ended))?;
             let started = Instant::now();
             connection.with(|transaction| transaction.database.commit())?;
             self.flushes.add(group.len(), started.elapsed());
@@ -142,8 +182,9 @@ impl Writer {
         while let Some(job) = group.get_mut(done) {
             job.run(connection)?;
             done += 1;
-            if joining == Group::Open && done == group.len() && done < GROUP {
-                self.jobs.take_waiting(group, GROUP - done);
+            if joining != Group::Closed && done == group.len() && done < GROUP {
+                let takes_all = joining == Group::Open;
+                self.jobs.take_waiting(group, GROUP - done, |job| takes_all || job.access() == Access::Reserve);
             }
         }
         Ok(())
@@ -179,7 +220,7 @@ impl Writer {
         }
         let connected = self.connect(slot)?;
         match connected.access {
-            Access::Write => Ok(connected),
+            Access::Write | Access::Reserve => Ok(connected),
             Access::Read => Err(SqliteFailure::QueueError("the disk has no room")),
         }
     }
@@ -218,4 +259,26 @@ fn refuse(group: &mut Vec<Box<dyn Job>>, failure: &SqliteFailure) {
     let error = failure.to_error();
     warn!(jobs = group.len(), "the store did not write: {error}");
     group.drain(..).for_each(|job| job.answer(Err(error.clone())));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_reservations_are_committed_without_a_flush() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("amalgam.db");
+        file::create(&path).unwrap();
+        let writer = WriterConnection::new(file::open_writer(&path, None).unwrap(), Access::Write);
+        let synchronous = |commits| {
+            writer.set_commits(commits).unwrap();
+            writer.lock().pragma_query_value(None, "synchronous", |row| row.get::<_, i64>(0)).unwrap()
+        };
+
+        let settings = [Commits::Flushed, Commits::Unflushed, Commits::Unflushed, Commits::Flushed].map(synchronous);
+
+        // 2 is FULL and 1 is NORMAL.
+        assert_eq!(settings, [2, 1, 1, 2]);
+    }
 }

@@ -160,6 +160,7 @@ fn turn(parent: Option<ChainPosition>) -> TurnWrite {
         approvals: Vec::new(),
         session: None,
         answer: None,
+        settlements: Vec::new(),
     }
 }
 

@@ -49,7 +49,8 @@ shared_statements! {
 
 impl<E: SqlEngine> AgentStore for SqlStore<E> {
     fn agent_config<'a>(&'a self, scope: &'a Scope) -> Stored<'a, Option<AgentConfig>> {
-        self.config_of(TenantKey::of_caller(scope))
+        let (cache, tenant) = (&self.tenant_cache, TenantKey::of_caller(scope));
+        Box::pin(cache.get(&cache.configs, tenant.number(), move || self.config_of(tenant)))
     }
 
     fn agent_config_within<'a>(&'a self, within: Within<'a>) -> Stored<'a, Option<AgentConfig>> {
@@ -59,7 +60,7 @@ impl<E: SqlEngine> AgentStore for SqlStore<E> {
     fn put_agent_config<'a>(&'a self, within: Within<'a>, config: AgentConfig, audit: AuditDraft) -> Stored<'a, bool> {
         // Never again: a second time the revision would be another one.
         let arguments = (ChangedTenant::of(within), config, audit);
-        self.engine.transaction(Repeat::Never, arguments, |connection, (tenant, config, audit)| {
+        let put = self.engine.transaction(Repeat::Never, arguments, |connection, (tenant, config, audit)| {
             Box::pin(async move {
                 if !tenant.exists(connection).await? {
                     return Ok(false);
@@ -69,13 +70,17 @@ impl<E: SqlEngine> AgentStore for SqlStore<E> {
                 let changed = connection.tenant(tenant.key, statement, values).run().await? == 1;
                 audit::append_if(connection, changed, audit).await
             })
-        })
+        });
+        self.tenant_cache.changing(put)
     }
 
     fn profile<'a>(&'a self, scope: &'a Scope, slug: &'a str) -> Stored<'a, Option<AgentProfile>> {
-        self.engine.read((TenantKey::of_caller(scope), slug.to_owned()), |connection, (tenant, slug)| {
-            Box::pin(connection.tenant(*tenant, PROFILE, values![slug]).first(profile))
-        })
+        let (cache, tenant) = (&self.tenant_cache, TenantKey::of_caller(scope));
+        Box::pin(cache.get(&cache.profiles, (tenant.number(), slug.to_owned()), move || {
+            self.engine.read((tenant, slug.to_owned()), |connection, (tenant, slug)| {
+                Box::pin(connection.tenant(*tenant, PROFILE, values![slug]).first(profile))
+            })
+        }))
     }
 
     fn active_profiles<'a>(&'a self, scope: &'a Scope) -> Stored<'a, Vec<AgentProfile>> {
@@ -104,7 +109,7 @@ impl<E: SqlEngine> AgentStore for SqlStore<E> {
     ) -> Stored<'a, Option<AgentProfile>> {
         // A second time it exists like this, and stays.
         let arguments = (ChangedTenant::of(within), profile, audit);
-        self.engine.transaction(Repeat::Safe, arguments, |connection, (tenant, profile, audit)| {
+        let put = self.engine.transaction(Repeat::Safe, arguments, |connection, (tenant, profile, audit)| {
             Box::pin(async move {
                 if !tenant.exists(connection).await? {
                     return Ok(None);
@@ -113,19 +118,21 @@ impl<E: SqlEngine> AgentStore for SqlStore<E> {
                 audit::append_if(connection, changed, audit).await?;
                 Ok(Some(stored))
             })
-        })
+        });
+        self.tenant_cache.changing(put)
     }
 
     fn delete_profile<'a>(&'a self, within: Within<'a>, slug: &'a str, audit: AuditDraft) -> Stored<'a, bool> {
         let arguments = (TenantKey::within(within), slug.to_owned(), audit);
-        self.engine.transaction(Repeat::Never, arguments, |connection, (tenant, slug, audit)| {
+        let deleted = self.engine.transaction(Repeat::Never, arguments, |connection, (tenant, slug, audit)| {
             Box::pin(async move {
                 // The profile first: a transaction that changes it adds versions while it holds the profile.
                 let deleted = connection.tenant(*tenant, FORGET_PROFILE, values![slug]).run().await?;
                 connection.tenant(*tenant, FORGET_VERSIONS, values![slug]).run().await?;
                 audit::append_if(connection, deleted == 1, audit).await
             })
-        })
+        });
+        self.tenant_cache.changing(deleted)
     }
 
     fn profile_versions<'a>(

@@ -10,6 +10,7 @@ use amalgam_core::{
 use crate::{
     bank,
     knowledge::{IndexSyntax, Question},
+    session_queue::{JoinedEntry, NewEntry},
     sql::{OperatorSql, Sql, TenantSql, UserSql},
     statements::SqlStatements,
     tenancy::TENANT,
@@ -64,6 +65,9 @@ pub enum Repeat {
     Never,
     /// A second run has the same outcome as the first one.
     Safe,
+    /// The same, for a reservation: its caller gets no answer before a later change was flushed, and after a power failure the
+    /// turn that it was made for does not run. It need not be flushed itself.
+    Reservation,
 }
 
 /// Reads a row.
@@ -140,6 +144,15 @@ pub trait SqlConnection: Send + Sync + Sized {
 
 /// Queries whose form differs between engines, and with it the number of statements.
 pub trait EngineQueries: SqlConnection {
+    /// Joins the queue of the active session with a profile, which is created if there is none. If the entry is the first, the
+    /// message is appended as by `append_user_message`.
+    fn join_queue<'a>(
+        &'a self,
+        scope: &'a Scope,
+        entry: &'a NewEntry,
+        message: Option<&'a NewUserMessage>,
+    ) -> impl Future<Output = Result<JoinedEntry, Self::Failure>> + Send;
+
     /// Appends the user's message with its metadata, and notes the turn that answers it, if the entry is the first of its
     /// queue. Also true if this turn has appended it before.
     fn append_user_message<'a>(

@@ -7,7 +7,10 @@ use std::sync::{
 
 use amalgam_core::{
     Scope, StoreError,
-    store::{AgentSession, AgentStep, AgentTurn, ExecuteStore, ModeChange, NewStep, StepState, Stored, TakenStep},
+    store::{
+        AgentSession, AgentStep, AgentTurn, ExecuteStore, ModeChange, NewStep, StepState, Stored, SubmittedSession,
+        TakenStep,
+    },
 };
 
 use crate::{
@@ -193,12 +196,35 @@ impl<E: SqlEngine> ExecuteStore for SqlStore<E> {
         })
     }
 
+    fn submitted_session<'a>(
+        &'a self,
+        scope: &'a Scope,
+        session_id: &'a str,
+        turn_id: &'a str,
+    ) -> Stored<'a, Option<SubmittedSession>> {
+        let arguments = (scope.clone(), session_id.to_owned(), turn_id.to_owned());
+        self.engine.read(arguments, |connection, (scope, session_id, turn_id)| {
+            Box::pin(async move {
+                let found = connection.user(scope, SESSION, values![session_id]).first(session).await?;
+                let Some(session) = found else { return Ok(None) };
+                if session.turns == 0 {
+                    return Ok(Some(SubmittedSession { session, turn: None, newest: None }));
+                }
+                let (turn, newest) = tokio::try_join!(
+                    turn(connection, scope, session_id, turn_id),
+                    turns(connection, scope, session_id, u64::MAX, 1),
+                )?;
+                Ok(Some(SubmittedSession { session, turn, newest: newest.unwrap_or_default().pop() }))
+            })
+        })
+    }
+
     fn take_step<'a>(&'a self, scope: &'a Scope, step: NewStep) -> Stored<'a, TakenStep> {
         let (session_id, response_id) = (step.session_id.clone(), step.response_id.clone());
         let guard = self.pending_releases.guard(scope, Reservation::Step { session_id, response_id });
         let begun = Arc::new(AtomicBool::new(false));
         let arguments = (scope.clone(), step, Arc::clone(&begun));
-        let taken = self.engine.transaction(Repeat::Safe, arguments, |connection, (scope, step, begun)| {
+        let taken = self.engine.transaction(Repeat::Reservation, arguments, |connection, (scope, step, begun)| {
             begun.store(true, Ordering::Relaxed);
             Box::pin(take(connection, scope, step))
         });
@@ -288,29 +314,40 @@ async fn turns<C: SqlConnection>(
 /// Inside a transaction.
 async fn take<C: SqlConnection>(connection: &C, scope: &Scope, new: &NewStep) -> Result<TakenStep, C::Failure> {
     let session_id = &new.session_id;
-    if !connection.user(scope, connection.sql().hold_session, values![session_id]).exists().await? {
-        return Ok(TakenStep::Missing);
-    }
-    let turn = turn(connection, scope, session_id, &new.turn_id).await?;
-    let other = connection.user(scope, LAST_OF_OTHERS, values![session_id, &new.turn_id]);
-    let other =
-        other.first(|row| Ok(OtherTurn { number: row.get(0)?, turn_id: row.get(1)?, state: state(row, 2)? })).await?;
+    let held = connection.user(scope, connection.sql().hold_session, values![session_id]);
+    let Some(turns) = held.first(|row| row.get::<u64>(1)).await? else { return Ok(TakenStep::Missing) };
+    // A session without turns has nothing else to read.
+    let (turn, other, ended_well) = match turns {
+        0 => (None, None, None),
+        _ => session_state(connection, scope, new).await?,
+    };
     let session = SessionState { turn, other, is_repeated: connection.is_repeated() };
     let write = match steps::decide(new, session) {
         StepDecision::Answer(answer) => return Ok(answer),
         StepDecision::Take(write) => write,
     };
-    let parent = match &new.follows {
-        Some(follows) => Some(follows.clone()),
-        None => connection.user(scope, LAST_ENDED_WELL, values![session_id]).first(|row| row.get(0)).await?,
-    };
     if let Some(write) = write {
-        write_step(connection, scope, new, &write).await?;
         let context = new.solution_context.as_deref().map(rows::storable);
         let values = values![session_id, i64::from(write.is_new_turn()), context, new.now_ms];
-        connection.user(scope, TOUCH_SESSION, values).run().await?;
+        let touched = connection.user(scope, TOUCH_SESSION, values).run();
+        tokio::try_join!(write_step(connection, scope, new, &write), touched)?;
     }
-    Ok(TakenStep::First { parent })
+    Ok(TakenStep::First { parent: new.follows.clone().or(ended_well) })
+}
+
+/// The turn of a submission, the newest of the others, and the last response that ended well. Statements that do not need one
+/// another are sent together.
+async fn session_state<C: SqlConnection>(
+    connection: &C,
+    scope: &Scope,
+    new: &NewStep,
+) -> Result<(Option<AgentTurn>, Option<OtherTurn>, Option<String>), C::Failure> {
+    let session_id = &new.session_id;
+    let other = connection
+        .user(scope, LAST_OF_OTHERS, values![session_id, &new.turn_id])
+        .first(|row| Ok(OtherTurn { number: row.get(0)?, turn_id: row.get(1)?, state: state(row, 2)? }));
+    let ended_well = connection.user(scope, LAST_ENDED_WELL, values![session_id]).first(|row| row.get(0));
+    tokio::try_join!(turn(connection, scope, session_id, &new.turn_id), other, ended_well)
 }
 
 async fn write_step<C: SqlConnection>(

@@ -64,7 +64,8 @@ const DOCUMENTS_AT_ONCE: usize = 200;
 
 impl<E: SqlEngine> KnowledgeStore for SqlStore<E> {
     fn collections<'a>(&'a self, scope: &'a Scope) -> Stored<'a, Vec<Collection>> {
-        self.collections_of(TenantKey::of_caller(scope))
+        let (cache, tenant) = (&self.tenant_cache, TenantKey::of_caller(scope));
+        Box::pin(cache.get(&cache.collections, tenant.number(), move || self.collections_of(tenant)))
     }
 
     fn collections_within<'a>(&'a self, within: Within<'a>) -> Stored<'a, Vec<Collection>> {
@@ -117,7 +118,7 @@ impl<E: SqlEngine> KnowledgeStore for SqlStore<E> {
         let (collection, model) = (collection.to_owned(), embedding_model.map(str::to_owned));
         let arguments = (ChangedTenant::of(within), collection, source.to_owned(), model, documents, now_ms);
         // Never again: a second time nothing would be new any more.
-        self.engine.transaction(
+        let put = self.engine.transaction(
             Repeat::Never,
             arguments,
             |connection, (tenant, collection, source, model, documents, now_ms)| {
@@ -131,7 +132,8 @@ impl<E: SqlEngine> KnowledgeStore for SqlStore<E> {
                     writer.put(E::INDEX_SYNTAX, documents).await.map(Some)
                 })
             },
-        )
+        );
+        self.tenant_cache.changing(put)
     }
 
     fn delete_documents<'a>(
@@ -144,25 +146,27 @@ impl<E: SqlEngine> KnowledgeStore for SqlStore<E> {
     ) -> Stored<'a, u64> {
         let (collection, source) = (collection.to_owned(), source.to_owned());
         let arguments = (TenantKey::within(within), collection, source, paths.to_vec(), now_ms);
-        self.engine.transaction(Repeat::Never, arguments, |connection, (tenant, name, source, paths, now_ms)| {
-            Box::pin(async move {
-                let (tenant, now_ms) = (*tenant, *now_ms);
-                let Some(collection) = held(connection, tenant, name).await? else { return Ok(0) };
-                let writer = DocumentWriter { connection, tenant, collection, source, now_ms };
-                let known = writer.known(paths.iter().map(String::as_str)).await?;
-                if !known.is_empty() {
-                    writer.forget(known.values().map(|known| known.number).collect()).await?;
-                    let chunks = known.values().map(|known| signed(known.chunks)).sum::<i64>();
-                    writer.count(-signed(known.len() as u64), -chunks).await?;
-                }
-                Ok(known.len() as u64)
-            })
-        })
+        let deleted =
+            self.engine.transaction(Repeat::Never, arguments, |connection, (tenant, name, source, paths, now_ms)| {
+                Box::pin(async move {
+                    let (tenant, now_ms) = (*tenant, *now_ms);
+                    let Some(collection) = held(connection, tenant, name).await? else { return Ok(0) };
+                    let writer = DocumentWriter { connection, tenant, collection, source, now_ms };
+                    let known = writer.known(paths.iter().map(String::as_str)).await?;
+                    if !known.is_empty() {
+                        writer.forget(known.values().map(|known| known.number).collect()).await?;
+                        let chunks = known.values().map(|known| signed(known.chunks)).sum::<i64>();
+                        writer.count(-signed(known.len() as u64), -chunks).await?;
+                    }
+                    Ok(known.len() as u64)
+                })
+            });
+        self.tenant_cache.changing(deleted)
     }
 
     fn delete_collection<'a>(&'a self, within: Within<'a>, collection: &'a str) -> Stored<'a, bool> {
         let arguments = (TenantKey::within(within), collection.to_owned());
-        self.engine.transaction(Repeat::Never, arguments, |connection, (tenant, name)| {
+        let deleted = self.engine.transaction(Repeat::Never, arguments, |connection, (tenant, name)| {
             Box::pin(async move {
                 let tenant = *tenant;
                 let Some(collection) = held(connection, tenant, name).await? else { return Ok(false) };
@@ -178,7 +182,8 @@ impl<E: SqlEngine> KnowledgeStore for SqlStore<E> {
                 connection.tenant(tenant, FORGET_COLLECTION, values![collection]).run().await?;
                 Ok(true)
             })
-        })
+        });
+        self.tenant_cache.changing(deleted)
     }
 
     fn search_knowledge<'a>(&'a self, scope: &'a Scope, query: KnowledgeQuery<'a>) -> Stored<'a, Vec<FoundChunk>> {

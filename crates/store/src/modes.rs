@@ -29,7 +29,8 @@ shared_statements! {
 
 impl<E: SqlEngine> ModeStore for SqlStore<E> {
     fn modes<'a>(&'a self, scope: &'a Scope) -> Stored<'a, Vec<Mode>> {
-        self.modes_of(TenantKey::of_caller(scope))
+        let (cache, tenant) = (&self.tenant_cache, TenantKey::of_caller(scope));
+        Box::pin(cache.get(&cache.modes, tenant.number(), move || self.modes_of(tenant)))
     }
 
     fn modes_within<'a>(&'a self, within: Within<'a>) -> Stored<'a, Vec<Mode>> {
@@ -38,7 +39,7 @@ impl<E: SqlEngine> ModeStore for SqlStore<E> {
 
     fn put_mode<'a>(&'a self, within: Within<'a>, mode: Mode, audit: AuditDraft) -> Stored<'a, bool> {
         let arguments = (ChangedTenant::of(within), mode, audit);
-        self.engine.transaction(Repeat::Safe, arguments, |connection, (tenant, mode, audit)| {
+        let put = self.engine.transaction(Repeat::Safe, arguments, |connection, (tenant, mode, audit)| {
             Box::pin(async move {
                 if !tenant.exists(connection).await? {
                     return Ok(false);
@@ -57,17 +58,19 @@ impl<E: SqlEngine> ModeStore for SqlStore<E> {
                 connection.tenant(tenant.key, PUT_MODE, values).run().await?;
                 audit::append_if(connection, true, audit).await
             })
-        })
+        });
+        self.tenant_cache.changing(put)
     }
 
     fn delete_mode<'a>(&'a self, within: Within<'a>, name: &'a str, audit: AuditDraft) -> Stored<'a, bool> {
         let arguments = (TenantKey::within(within), bank::key(name), audit);
-        self.engine.transaction(Repeat::Never, arguments, |connection, (tenant, key, audit)| {
+        let deleted = self.engine.transaction(Repeat::Never, arguments, |connection, (tenant, key, audit)| {
             Box::pin(async move {
                 let deleted = connection.tenant(*tenant, FORGET_MODE, values![key]).run().await? == 1;
                 audit::append_if(connection, deleted, audit).await
             })
-        })
+        });
+        self.tenant_cache.changing(deleted)
     }
 }
 

@@ -5,7 +5,7 @@
 
 use amalgam_core::{
     Scope, StoreError,
-    store::{MetadataRecord, NewUserMessage, ProcessId, SessionHistory, Ticket, session_topic},
+    store::{MetadataRecord, NewUserMessage, ProcessId, QueueEntry, SessionHistory, Ticket, session_topic},
 };
 use amalgam_protocol::{ErrorObject, Json, Status, Writer};
 
@@ -17,10 +17,6 @@ use crate::{
 };
 
 shared_statements! {
-    UserSql ADD_SESSION = "
-        INSERT INTO sessions (tenant_id, user_id, profile, active, messages, created_at, updated_at)
-        VALUES ($1, $2, $3, true, 0, $4, $4)
-        ON CONFLICT DO NOTHING";
     UserSql POSITION = "
         SELECT head.number, head.response_id,
             (SELECT r.status FROM responses AS r WHERE r.tenant_id = $1 AND r.user_id = $2
@@ -53,31 +49,45 @@ pub fn message_ids(number: i64) -> (i64, i64) {
 }
 
 /// An entry that is to join a queue.
-pub(crate) struct NewEntry {
-    /// The profile of the session.
-    pub(crate) profile: String,
+#[derive(Debug, Clone)]
+pub struct NewEntry {
+    /// The profile of the session; empty for none.
+    pub profile: String,
     /// The process that runs the turn.
-    pub(crate) process: ProcessId,
+    pub process: ProcessId,
     /// Identifies the entry if its join is repeated.
-    pub(crate) mark: i64,
-    pub(crate) now_ms: u64,
+    pub mark: i64,
+    /// Milliseconds since 1970.
+    pub now_ms: u64,
 }
 
-/// Joins the queue of the active session with a profile, which is created if there is none.
-pub(crate) async fn join<C: SqlConnection>(
+/// An entry that has joined a queue.
+#[derive(Debug, Clone, Copy)]
+pub struct JoinedEntry {
+    /// Its session and its number.
+    pub ticket: Ticket,
+    /// Whether the user's message was appended with it.
+    pub appended: bool,
+    /// Whether the session was created for it, and has no history.
+    pub is_new_session: bool,
+}
+
+/// Joins the queue of a session with the user's message; the history, if the message was appended at once.
+pub(crate) async fn join<C: EngineQueries>(
     connection: &C,
     scope: &Scope,
     entry: &NewEntry,
-) -> Result<Ticket, C::Failure> {
-    let NewEntry { profile, process, mark, now_ms } = entry;
-    let join = connection.sql().join_queue;
-    let values = values![profile, rows::process_bytes(*process), *mark];
-    if let Some(ticket) = connection.user(scope, join, values.clone()).first(ticket).await? {
-        return Ok(ticket);
-    }
-    connection.user(scope, ADD_SESSION, values![profile, *now_ms]).run().await?;
-    let joined = connection.user(scope, join, values).first(ticket).await?;
-    joined.ok_or_else(|| connection.contended("another request deleted the session at once"))
+    message: Option<&NewUserMessage>,
+) -> Result<QueueEntry, C::Failure> {
+    let JoinedEntry { ticket, appended, is_new_session } = connection.join_queue(scope, entry, message).await?;
+    let history = match message.filter(|_| appended) {
+        Some(message) => {
+            let before = if is_new_session { Vec::new() } else { history(connection, scope, ticket, message).await? };
+            Some(session_history(ticket, before))
+        }
+        None => None,
+    };
+    Ok(QueueEntry { ticket, history })
 }
 
 fn ticket(row: &dyn SqlRow) -> Result<Ticket, StoreError> {
@@ -127,17 +137,33 @@ pub(crate) async fn append<C: EngineQueries>(
     ticket: Ticket,
     message: &NewUserMessage,
 ) -> Result<Option<SessionHistory>, C::Failure> {
-    if !connection.append_user_message(scope, ticket, message).await? {
-        return Ok(None);
+    let appended = connection.append_user_message(scope, ticket, message).await?;
+    match appended {
+        true => Ok(Some(session_history(ticket, history(connection, scope, ticket, message).await?))),
+        false => Ok(None),
     }
+}
+
+/// A message of a session: its role, its content, and the response that it belongs to.
+type HistoryMessage = (String, String, Option<String>);
+
+/// The messages before the entry's own, the newest first. No other request appends before this entry is removed, so they stay as
+/// they are.
+async fn history<C: SqlConnection>(
+    connection: &C,
+    scope: &Scope,
+    ticket: Ticket,
+    message: &NewUserMessage,
+) -> Result<Vec<HistoryMessage>, C::Failure> {
+    let values = values![ticket.session_id, message_ids(ticket.number).0, message.history_messages];
+    connection.user(scope, HISTORY, values).all(|row| Ok((row.get(0)?, row.get(1)?, row.optional(2)?))).await
+}
+
+fn session_history(ticket: Ticket, newest_first: Vec<HistoryMessage>) -> SessionHistory {
     let (user_message_id, assistant_message_id) = message_ids(ticket.number);
-    // No other request appends before this entry is removed, so the history stays as it is.
-    let values = values![ticket.session_id, user_message_id, message.history_messages];
-    let newest_first: Vec<(String, String, Option<String>)> =
-        connection.user(scope, HISTORY, values).all(|row| Ok((row.get(0)?, row.get(1)?, row.optional(2)?))).await?;
     let answered_by = newest_first.iter().find(|(role, ..)| role == "assistant").and_then(|(.., id)| id.clone());
     let history = newest_first.into_iter().rev().map(|(role, content, _)| (role, content)).collect();
-    Ok(Some(SessionHistory { user_message_id, assistant_message_id, history, answered_by }))
+    SessionHistory { user_message_id, assistant_message_id, history, answered_by }
 }
 
 /// Removes an entry; the message that was appended with it gets `error`. Whether there was one. Inside a transaction.

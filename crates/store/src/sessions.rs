@@ -62,14 +62,7 @@ impl<E: SqlEngine> SessionStore for SqlStore<E> {
             let profile = profile.unwrap_or_default().to_owned();
             let arguments = (scope.clone(), NewEntry { profile, process, mark, now_ms }, message);
             let joined = self.engine.change(Repeat::Safe, arguments, |connection, (scope, entry, message)| {
-                Box::pin(async move {
-                    let ticket = session_queue::join(connection, scope, entry).await?;
-                    let history = match message {
-                        Some(message) => session_queue::append(connection, scope, ticket, message).await?,
-                        None => None,
-                    };
-                    Ok(QueueEntry { ticket, history })
-                })
+                Box::pin(session_queue::join(connection, scope, entry, message.as_ref()))
             });
             let entry = joined.await?;
             guard.disarm();

@@ -2,7 +2,8 @@
 //! the code that runs them.
 
 use crate::{
-    agents, approvals, audit, bank, conversations, courses, execute, files, knowledge, modes, session_queue, sessions,
+    agents, approvals, audit, bank, console, conversations, courses, execute, files, knowledge, limits, modes,
+    session_queue, sessions,
     sql::{Declared, OperatorSql, TenantSql, UserSql},
     tenancy, turn_list, webhooks,
 };
@@ -24,6 +25,7 @@ macro_rules! statement_set {
                     approvals::ALL,
                     audit::ALL,
                     bank::ALL,
+                    console::ALL,
                     conversations::ALL,
                     courses::ALL,
                     execute::ALL,
@@ -36,7 +38,7 @@ macro_rules! statement_set {
                     turn_list::ALL,
                     webhooks::ALL,
                 ];
-                shared.concat().into_iter().chain(own).collect()
+                shared.concat().into_iter().chain(limits::all()).chain(own).collect()
             }
         }
     };
@@ -70,7 +72,7 @@ statement_set! {
         add_conversation_item: UserSql,
         /// The courses with one of several ids.
         known_courses: TenantSql,
-        /// The mode of a session, which is locked against other changes.
+        /// The mode and the number of turns of a session, which is locked against other changes.
         hold_session: UserSql,
         /// Like `files_upwards`, of the purpose that is the last value.
         files_of_purpose_upwards: UserSql,
@@ -108,10 +110,6 @@ statement_set! {
         chunk_contents: TenantSql,
         /// Chunk and embedding, for each of several pairs of a collection and a chunk.
         embeddings: TenantSql,
-        /// Joins the queue of the active session with a profile for a process under a mark: session and number. Nothing when
-        /// there is no such session. The numbers of a session become visible in their order, and the same mark is the same
-        /// entry.
-        join_queue: UserSql,
         /// The response of a caller's answer, by the id that the model's server gave it.
         response_of_answer: UserSql,
         /// A tenant's response by the id that the model's server gave it.
@@ -120,6 +118,8 @@ statement_set! {
         response_of_answer_within: TenantSql,
         /// Message, kind and value of the records of several messages, in order.
         message_metadata: TenantSql,
+        /// A limit as `limits::LIMIT` reads it, locked against other reservations.
+        hold_limit: OperatorSql,
         /// Adds a key, if its tenant exists and its id and hash are free. The hash is the third value.
         add_key: OperatorSql,
         /// For each id and time: the key was used then.

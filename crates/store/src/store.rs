@@ -13,19 +13,20 @@ use amalgam_core::{
 };
 use amalgam_protocol::Json;
 
-use crate::{engine::SqlEngine, pending_release::PendingReleases};
+use crate::{engine::SqlEngine, pending_release::PendingReleases, tenant_cache::TenantCache};
 
 /// A store on a SQL engine.
 #[derive(Debug)]
 pub struct SqlStore<E> {
     pub(crate) engine: E,
     pub(crate) pending_releases: PendingReleases,
+    pub(crate) tenant_cache: TenantCache,
 }
 
 impl<E> SqlStore<E> {
     /// The store on an engine that was opened.
     pub fn new(engine: E) -> Self {
-        Self { engine, pending_releases: PendingReleases::default() }
+        Self { engine, pending_releases: PendingReleases::default(), tenant_cache: TenantCache::default() }
     }
 }
 
@@ -178,6 +179,6 @@ impl<E: SqlEngine> ProcessStore for SqlStore<E> {
     }
 
     fn reset(&self, operator: Operator, what: Reset) -> Stored<'_, ()> {
-        self.engine.reset(operator, what)
+        self.tenant_cache.changing(self.engine.reset(operator, what))
     }
 }

@@ -35,6 +35,9 @@ shared_statements! {
     OperatorSql KEYS = "
         SELECT id, tenant_id, prefix, label, rights, user_id, created_at, expires_at, revoked_at, last_used_at
         FROM api_keys WHERE id > $1 ORDER BY id LIMIT $2";
+    OperatorSql KEY = "
+        SELECT id, tenant_id, prefix, label, rights, user_id, created_at, expires_at, revoked_at, last_used_at
+        FROM api_keys WHERE id = $1";
     OperatorSql KEYS_OF_TENANT = "
         SELECT id, tenant_id, prefix, label, rights, user_id, created_at, expires_at, revoked_at, last_used_at
         FROM api_keys WHERE tenant_id = $3 AND id > $1 ORDER BY id LIMIT $2";
@@ -71,25 +74,31 @@ impl<E: SqlEngine> TenancyStore for SqlStore<E> {
         }
         let arguments = (operator, id, name.to_owned(), state, now_ms, audit);
         // Never again: the next id would be another one each time.
-        self.engine.transaction(Repeat::Never, arguments, |connection, (operator, id, name, state, now_ms, audit)| {
-            Box::pin(async move {
-                if let Some(id) = id {
-                    let values = values![*id, name, state.name(), *now_ms];
-                    let added = connection.operator(*operator, ADD_TENANT, values).first(|row| tenant(row, 0)).await?;
-                    append_created(connection, audit, added.as_ref()).await?;
-                    return Ok(added);
-                }
-                for _ in 0..NUMBER_TRIES {
-                    let values = values![name, state.name(), *now_ms];
-                    let added = connection.operator(*operator, ADD_NEXT_TENANT, values);
-                    if let Some(added) = added.first(|row| tenant(row, 0)).await? {
-                        append_created(connection, audit, Some(&added)).await?;
-                        return Ok(Some(added));
+        let created = self.engine.transaction(
+            Repeat::Never,
+            arguments,
+            |connection, (operator, id, name, state, now_ms, audit)| {
+                Box::pin(async move {
+                    if let Some(id) = id {
+                        let values = values![*id, name, state.name(), *now_ms];
+                        let added =
+                            connection.operator(*operator, ADD_TENANT, values).first(|row| tenant(row, 0)).await?;
+                        append_created(connection, audit, added.as_ref()).await?;
+                        return Ok(added);
                     }
-                }
-                Err(connection.contended("other requests take every id"))
-            })
-        })
+                    for _ in 0..NUMBER_TRIES {
+                        let values = values![name, state.name(), *now_ms];
+                        let added = connection.operator(*operator, ADD_NEXT_TENANT, values);
+                        if let Some(added) = added.first(|row| tenant(row, 0)).await? {
+                            append_created(connection, audit, Some(&added)).await?;
+                            return Ok(Some(added));
+                        }
+                    }
+                    Err(connection.contended("other requests take every id"))
+                })
+            },
+        );
+        self.tenant_cache.changing(created)
     }
 
     fn tenants(&self, operator: Operator, after: Option<i64>, limit: usize) -> Stored<'_, Vec<TenantRecord>> {
@@ -100,10 +109,13 @@ impl<E: SqlEngine> TenancyStore for SqlStore<E> {
     }
 
     fn tenant(&self, operator: Operator, id: i64) -> Stored<'_, Option<TenantRecord>> {
-        self.engine.read((operator, id), |connection, (operator, id)| {
-            let query = connection.operator(*operator, TENANT, values![*id]);
-            Box::pin(query.first(|row| tenant(row, 0)))
-        })
+        let cache = &self.tenant_cache;
+        Box::pin(cache.get(&cache.tenants, id, move || {
+            self.engine.read((operator, id), |connection, (operator, id)| {
+                let query = connection.operator(*operator, TENANT, values![*id]);
+                Box::pin(query.first(|row| tenant(row, 0)))
+            })
+        }))
     }
 
     fn change_tenant(
@@ -114,7 +126,7 @@ impl<E: SqlEngine> TenancyStore for SqlStore<E> {
         audit: AuditDraft,
     ) -> Stored<'_, Option<TenantRecord>> {
         let arguments = (operator, id, change, audit);
-        self.engine.transaction(Repeat::Safe, arguments, |connection, (operator, id, change, audit)| {
+        let changed = self.engine.transaction(Repeat::Safe, arguments, |connection, (operator, id, change, audit)| {
             Box::pin(async move {
                 let state = change.state.map(TenantState::name);
                 let values = values![*id, &change.name, state, change.ai_agent_enabled];
@@ -123,7 +135,8 @@ impl<E: SqlEngine> TenancyStore for SqlStore<E> {
                 audit::append_if(connection, changed.is_some(), audit).await?;
                 Ok(changed)
             })
-        })
+        });
+        self.tenant_cache.changing(changed)
     }
 
     fn create_key(&self, operator: Operator, key: NewKey, audit: AuditDraft) -> Stored<'_, bool> {
@@ -163,6 +176,12 @@ impl<E: SqlEngine> TenancyStore for SqlStore<E> {
                 Some(id) => connection.operator(*operator, KEYS_OF_TENANT, values![after, *limit, *id]),
             };
             Box::pin(query.all(key))
+        })
+    }
+
+    fn key<'a>(&'a self, operator: Operator, id: &'a str) -> Stored<'a, Option<KeyRecord>> {
+        self.engine.read((operator, id.to_owned()), |connection, (operator, id)| {
+            Box::pin(connection.operator(*operator, KEY, values![id]).first(key))
         })
     }
 
@@ -237,7 +256,8 @@ async fn append_created<C: SqlConnection>(
     audit::append(connection, &draft).await
 }
 
-fn tenant(row: &dyn SqlRow, from: usize) -> Result<TenantRecord, StoreError> {
+/// A tenant, from this column on.
+pub(crate) fn tenant(row: &dyn SqlRow, from: usize) -> Result<TenantRecord, StoreError> {
     Ok(TenantRecord {
         id: row.get(from)?,
         name: row.get(from + 1)?,

@@ -6,11 +6,12 @@
 use std::collections::BTreeMap;
 
 use amalgam_core::{
-    Admin, Cost, Operator, StoreError, TokenSums, TurnSummary, Wire,
+    Admin, Cost, Operator, StoreError, TokenSums, TraceContext, TurnSummary, Wire,
     store::{
         ListedTurn, Stored, TurnCursor, TurnFilter, TurnPage, TurnsOf, UsageGroup, UsageQuery, UsageStore, UsageSums,
     },
 };
+use amalgam_protocol::Json;
 
 use crate::{
     SqlStore,
@@ -24,15 +25,16 @@ shared_statements! {
     pub TenantSql PUT_TURN = "
         INSERT INTO turns (tenant_id, created_at, response_id, request_id, key_id, user_id, wire, session_id, profile,
             requested_model, upstream, model, status, error, ended_at, first_token_ms, input_tokens, cached_input_tokens,
-            cache_write_tokens, output_tokens, reasoning_tokens, cost, calls, retries, losses, tools, stored)
+            cache_write_tokens, output_tokens, reasoning_tokens, cost, calls, retries, losses, tools, stored, trace, spans)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23,
-            $24, $25, $26, $27)
+            $24, $25, $26, $27, $28, $29)
         ON CONFLICT (tenant_id, created_at, response_id) DO UPDATE SET upstream = excluded.upstream,
             model = excluded.model, status = excluded.status, error = excluded.error, ended_at = excluded.ended_at,
             first_token_ms = excluded.first_token_ms, input_tokens = excluded.input_tokens,
             cached_input_tokens = excluded.cached_input_tokens, cache_write_tokens = excluded.cache_write_tokens,
             output_tokens = excluded.output_tokens, reasoning_tokens = excluded.reasoning_tokens, cost = excluded.cost,
-            calls = excluded.calls, retries = excluded.retries, losses = excluded.losses, tools = excluded.tools
+            calls = excluded.calls, retries = excluded.retries, losses = excluded.losses, tools = excluded.tools,
+            spans = excluded.spans
         WHERE turns.ended_at IS NULL";
     /// Adds an ended turn to the usage.
     pub TenantSql ADD_USAGE = "
@@ -51,11 +53,22 @@ shared_statements! {
             output_tokens = usage_hours.output_tokens + excluded.output_tokens,
             reasoning_tokens = usage_hours.reasoning_tokens + excluded.reasoning_tokens,
             cost = usage_hours.cost + excluded.cost";
+    /// Adds a listed turn to the usage that has ended without a process: it has no calls of which the usage is known.
+    pub TenantSql COUNT_ENDED = "
+        INSERT INTO usage_hours (tenant_id, hour, key_id, user_id, wire, profile, upstream, model, turns, failed_turns,
+            calls, unpriced_calls, input_tokens, cached_input_tokens, cache_write_tokens, output_tokens, reasoning_tokens,
+            cost)
+        SELECT tenant_id, created_at / 3600000, coalesce(key_id, ''), user_id, wire, coalesce(profile, ''), '', '', 1,
+            CASE status WHEN 'failed' THEN 1 ELSE 0 END, 0, 0, 0, 0, 0, 0, 0, 0
+        FROM turns WHERE tenant_id = $1 AND created_at = $2 AND response_id = $3
+        ON CONFLICT (tenant_id, hour, key_id, user_id, wire, profile, upstream, model) DO UPDATE SET
+            turns = usage_hours.turns + excluded.turns,
+            failed_turns = usage_hours.failed_turns + excluded.failed_turns";
     /// A bounded number of turns is looked at; of those the ones that fit.
     TenantSql TURNS = "
         SELECT tenant_id, response_id, request_id, key_id, user_id, wire, session_id, profile, requested_model, upstream,
             model, status, error, created_at, ended_at, first_token_ms, input_tokens, cached_input_tokens,
-            cache_write_tokens, output_tokens, reasoning_tokens, cost, calls, retries, losses, tools, stored
+            cache_write_tokens, output_tokens, reasoning_tokens, cost, calls, retries, losses, tools, stored, trace
         FROM (
             SELECT * FROM turns
             WHERE tenant_id = $1 AND created_at >= $2 AND created_at <= $3
@@ -82,6 +95,8 @@ shared_statements! {
         SELECT created_at, response_id FROM turns
         WHERE tenant_id = $1 AND created_at >= $2 AND created_at <= $3 AND (created_at < $3 OR response_id < $4)
         ORDER BY created_at DESC, response_id DESC LIMIT 1 OFFSET $5";
+    /// What a turn spent its time on.
+    TenantSql SPANS = "SELECT spans FROM turns WHERE tenant_id = $1 AND created_at = $2 AND response_id = $3";
     TenantSql RESPONSE_OF_REQUEST = "
         SELECT response_id FROM turns WHERE tenant_id = $1 AND request_id = $2
         ORDER BY created_at DESC, response_id DESC LIMIT 1";
@@ -140,6 +155,8 @@ pub fn turn_values(turn: &TurnSummary) -> Vec<SqlValue<'_>> {
         turn.losses,
         tool_names(turn),
         turn.stored,
+        turn.origin.trace.map(|trace| trace.to_string()),
+        turn.spans_json(),
     ]
     .into()
 }
@@ -163,6 +180,16 @@ pub struct UsageRow<'a> {
 }
 
 impl UsageRow<'_> {
+    /// Whether another turn is counted in the same row.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let (turn, origin) = (self.turn, &self.turn.origin);
+        let (other_turn, other_origin) = (other.turn, &other.turn.origin);
+        (turn.tenant_id, self.hour(), origin.wire) == (other_turn.tenant_id, other.hour(), other_origin.wire)
+            && (&turn.user, &origin.key_id, &origin.profile)
+                == (&other_turn.user, &other_origin.key_id, &other_origin.profile)
+            && (self.upstream, self.model) == (other.upstream, other.model)
+    }
+
     /// The hour that the turn counts in.
     pub fn hour(&self) -> u64 {
         self.turn.created_at_ms / MS_PER_HOUR
@@ -262,6 +289,23 @@ impl<E: SqlEngine> UsageStore for SqlStore<E> {
                     }
                 }
                 Ok(groups.into_iter().map(|(group, sums)| UsageSums { group, ..sums }).collect())
+            })
+        })
+    }
+
+    fn spans_of_turn<'a>(
+        &'a self,
+        admin: Admin<'a>,
+        created_at_ms: u64,
+        response_id: &'a str,
+    ) -> Stored<'a, Option<Json>> {
+        let arguments = (TenantKey::of_admin(admin), created_at_ms, response_id.to_owned());
+        self.engine.read(arguments, |connection, (tenant, created_at_ms, response_id)| {
+            Box::pin(async move {
+                let values = values![*created_at_ms, response_id];
+                let read = |row: &dyn SqlRow| row.optional::<String>(0);
+                let spans = connection.tenant(*tenant, SPANS, values).first(read).await?.flatten();
+                Ok(spans.and_then(|spans| Json::parse(&spans.into()).ok()))
             })
         })
     }
@@ -376,7 +420,7 @@ fn merged(pages: Vec<TurnPage>, limit: usize) -> TurnPage {
 
 /// A text as it stands inside a JSON string.
 fn json_text(text: &str) -> String {
-    let quoted = amalgam_protocol::Json::string(text);
+    let quoted = Json::string(text);
     let quoted = quoted.raw().text();
     quoted.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(quoted).to_owned()
 }
@@ -472,6 +516,7 @@ fn listed_turn(row: &dyn SqlRow) -> Result<ListedTurn, StoreError> {
             .map(|tools| tools.trim_matches('\n').split('\n').map(ToOwned::to_owned).collect())
             .unwrap_or_default(),
         stored: row.get(26)?,
+        trace_id: row.optional::<&str>(27)?.and_then(TraceContext::parse).map(|trace| trace.trace_id),
     })
 }
 

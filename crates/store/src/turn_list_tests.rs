@@ -30,6 +30,7 @@ fn turn(calls: Vec<CallSummary>) -> TurnSummary {
         first_token_ms: None,
         calls,
         tools: Vec::new(),
+        spans: Vec::new(),
         losses: 0,
         stored: true,
     }
@@ -81,6 +82,7 @@ fn listed(at: u64) -> ListedTurn {
         losses: 0,
         tools: Vec::new(),
         stored: true,
+        trace_id: None,
     }
 }
 

@@ -70,6 +70,18 @@ shared_statements! {
     OperatorSql OLD_DELIVERIES = "DELETE FROM webhook_deliveries WHERE status <> 'pending' AND queued_at < $1";
 }
 
+/// Enqueues an event about a budget inside a transaction, once for each endpoint of the tenant that receives it.
+pub(crate) async fn enqueue_budget_event<C: SqlConnection>(
+    connection: &C,
+    tenant: TenantKey,
+    event_id: &str,
+    data: &str,
+    now_ms: u64,
+) -> Result<(), C::Failure> {
+    let values = values![event_id, "amalgam.budget.reached", data, now_ms, now_ms];
+    connection.tenant(tenant, ENQUEUE_EVENT, values).run().await.map(drop)
+}
+
 /// The name of the lock that orders processes which claim deliveries.
 const LOCK: &str = "webhook deliveries";
 

@@ -109,7 +109,7 @@ async fn run(shelf: Shelf, name: &str, arguments: &str) -> Result<Value, ToolErr
     let tool = tools.iter().find(|tool| tool.name == name).unwrap();
     let scope = Scope::authenticated(1, "ana", TenantState::Stored, Rights::USE);
     let arguments = Raw::parse(arguments.as_bytes()).unwrap();
-    let output = tool.run.run(ToolCall { scope: &scope, call_id: "call_1", key: "k", arguments }).await?;
+    let output = tool.run.run(ToolCall { scope: &scope, call_id: "call_1", key: "k", arguments, trace: None }).await?;
     Ok(serde_json::from_slice(output.output.bytes()).unwrap())
 }
 

@@ -46,7 +46,7 @@ async fn found(library: Library, asked: FileSearchRequest, arguments: &str) -> R
     let tool = tool(library, asked).await.unwrap();
     let arguments = Raw::parse(arguments.as_bytes()).unwrap();
     tool.check.check(arguments).unwrap();
-    let call = ToolCall { scope: &scope(), call_id: "call_1", key: "k", arguments };
+    let call = ToolCall { scope: &scope(), call_id: "call_1", key: "k", arguments, trace: None };
     Ok(serde_json::from_slice(tool.handler.run(call).await?.output.bytes()).unwrap())
 }
 

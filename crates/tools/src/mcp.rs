@@ -206,7 +206,7 @@ impl Handler for Tool {
                 params.key("name").string(&self.name);
                 params.key("arguments").raw(call.arguments);
             });
-            let result = self.server.0.ask("tools/call", Json::from_writer(params).raw(), call.scope.trace()).await?;
+            let result = self.server.0.ask("tools/call", Json::from_writer(params).raw(), call.trace).await?;
             result::output(result.raw())
         })
     }

@@ -152,7 +152,7 @@ pub async fn issue(
     now_ms: u64,
 ) -> Result<Option<IssuedKey>, StoreError> {
     pepper.expect_shared()?;
-    let key = make();
+    let key = secret_text(KEY_PREFIX);
     let text = key.expose_secret();
     let record = KeyRecord {
         id: Ids::Unguessable.make(IdKind::Key),
@@ -173,11 +173,12 @@ pub async fn issue(
     Ok(kept.then_some(IssuedKey { key, record }))
 }
 
-fn make() -> SecretString {
+/// A new secret of 256 random bits behind this prefix.
+pub(crate) fn secret_text(prefix: &str) -> SecretString {
     let mut rng = rand::rng();
     // Reserved at once: a buffer that grows leaves copies of the key behind.
-    let mut text = String::with_capacity(KEY_PREFIX.len() + LENGTH);
-    text.push_str(KEY_PREFIX);
+    let mut text = String::with_capacity(prefix.len() + LENGTH);
+    text.push_str(prefix);
     for _ in 0..LENGTH {
         text.push(char::from(LETTERS[rng.random_range(0..LETTERS.len())]));
     }
@@ -192,7 +193,7 @@ mod tests {
 
     #[test]
     fn keys_have_256_bits_in_plain_characters_and_never_repeat() {
-        let keys: HashSet<String> = (0..1000).map(|_| make().expose_secret().to_owned()).collect();
+        let keys: HashSet<String> = (0..1000).map(|_| secret_text(KEY_PREFIX).expose_secret().to_owned()).collect();
         assert_eq!(keys.len(), 1000);
         for key in keys {
             let random = key.strip_prefix("am_").unwrap();
@@ -212,7 +213,7 @@ mod tests {
     // P12
     #[test]
     fn neither_pepper_nor_key_is_printed() {
-        let issued = make();
+        let issued = secret_text(KEY_PREFIX);
         let shown = format!("{:?} {issued:?}", Pepper::from_bytes(&[1; 32]));
         assert!(!shown.contains(issued.expose_secret()) && shown.contains("Pepper([redacted])"), "{shown}");
     }

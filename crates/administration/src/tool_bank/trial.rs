@@ -86,7 +86,7 @@ async fn call(scope: &Scope, tool: &ServerTool, arguments: &Json) -> Result<Json
         return Err(TrialError { code: turn::ToolFailure::InvalidArguments.name(), message, detail: None });
     }
     let id = Ids::Unguessable.make(IdKind::Trial);
-    let call = ToolCall { scope, call_id: &id, key: &id, arguments: arguments.raw() };
+    let call = ToolCall { scope, call_id: &id, key: &id, arguments: arguments.raw(), trace: scope.trace() };
     // A panic of a tool must not end the connection of the caller.
     let running = AssertUnwindSafe(async { tool.handler.run(call).await }).catch_unwind();
     let ended = match timeout(tool.policy.timeout, running).await {

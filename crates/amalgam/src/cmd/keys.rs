@@ -59,7 +59,7 @@ struct CreateArgs {
     /// Tenant id
     #[arg(long, value_name = "ID", visible_alias = "company-id")]
     tenant: i64,
-    /// Rights of the key: use (call the APIs), admin (its tenant), operator (all tenants); repeatable [default: use]
+    /// Rights of the key: use (call the APIs), view (read its tenant), admin (its tenant), operator (all tenants); repeatable [default: use]
     #[arg(long = "scope", value_name = "SCOPE", value_parser = right)]
     scopes: Vec<Rights>,
     /// Bind the key to this user; otherwise callers name the user in X-Amalgam-User
@@ -134,7 +134,8 @@ async fn create(args: CreateArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn right(text: &str) -> Result<Rights, String> {
+/// A right by its name.
+pub(crate) fn right(text: &str) -> Result<Rights, String> {
     Rights::named(text).ok_or_else(|| Rights::all_names().collect::<Vec<_>>().join(", "))
 }
 

@@ -76,6 +76,7 @@ pub(crate) async fn run(input: ServeInput) -> anyhow::Result<()> {
     let AssembledServer { application, names, engine, live, reload_callers, tools, housekeeping, first_key } =
         wire_up::assemble(&config, &url).await?;
     let (app, auth, admission) = (live.server.clone(), live.auth.clone(), live.admission.clone());
+    let telemetry = live.telemetry.clone();
     let runner = Arc::new(QueueRunner::new(&application));
     engine.register_process(housekeeping).await.context("registering this process in the store")?;
     // Where other machines can reach the server, the administration has a listener of its own.
@@ -86,8 +87,10 @@ pub(crate) async fn run(input: ServeInput) -> anyhow::Result<()> {
     // Scrapers in the same network need neither a key nor TLS.
     let metrics = config.metrics_listen.as_ref().map(|address| Listener::bind(address, None)).transpose()?;
     let mut signals = Signals::new()?;
-    if let Some(issued) = first_key {
-        startup::hand_over_first_key(&config, &issued)?;
+    if let Some(first_key) = first_key {
+        let listener = admin.as_ref().unwrap_or(&main);
+        let address = listener.address.url(listener.scheme());
+        startup::hand_over_first_key(&config, &first_key, &address)?;
     }
     startup::log_configuration(&config, &main, admin.as_ref());
     if let Some(admin) = &admin {
@@ -146,6 +149,7 @@ pub(crate) async fn run(input: ServeInput) -> anyhow::Result<()> {
             deliver_webhooks(&delivering, housekeeping.transcripts),
             log_default_model(&config, &names),
             certificates::watch(tls.as_ref()),
+            telemetry.export(|| amalgam_server::metrics_text(app.clone())),
             feed_watchdog(),
         )
     };
@@ -156,7 +160,7 @@ pub(crate) async fn run(input: ServeInput) -> anyhow::Result<()> {
         _ = periodic => return Ok(()),
     };
     engine.shut_down(STORE_TIMEOUT).await;
-    tokio::join!(tools.close(), auth.flush_last_used());
+    tokio::join!(tools.close(), auth.flush_last_used(), telemetry.flush());
     match report {
         Some(report) => info!(finished = report.finished, dropped = report.dropped, "stopped after {:?}", report.took),
         None => warn!("stopped before everything was written down"),

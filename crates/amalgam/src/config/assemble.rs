@@ -15,9 +15,9 @@ use super::secret::Secret;
 use super::sources::{Flags, Sources};
 use super::value::DoorLevels;
 use super::{
-    Choice as _, Config, Egress, Execute, Jwt, KeySetLocation, Kind, Limits, LoadedConfig, Log, Mcp, McpTransport,
-    Modality, Pool, Remote, Retention, Server, StoreUrl, Tenant, TlsFiles, Upstream, assistant, checks, environment,
-    file, proxy,
+    Choice as _, Collector, Config, Egress, Execute, Jwt, KeySetLocation, Kind, Limits, LoadedConfig, Log, Mcp,
+    McpTransport, Modality, Pool, Remote, Retention, Server, StoreUrl, Telemetry, Tenant, TlsFiles, Upstream,
+    assistant, checks, environment, file, proxy,
 };
 
 pub(crate) fn load(sources: &Sources) -> Result<LoadedConfig, Faults> {
@@ -78,6 +78,7 @@ fn config(reader: &mut Reader<'_>, sources: &Sources) -> Config {
     let data: PathBuf = reader.value(process, "data");
     let log = log(reader);
     let metrics_listen = reader.optional(&KeyPath::section(Section::Metrics), "listen");
+    let telemetry = telemetry(reader);
     let bootstrap_key = process_secret(reader, "bootstrap_key");
     let secret_key = process_secret(reader, "secret_key");
     let server = server(reader);
@@ -98,6 +99,7 @@ fn config(reader: &mut Reader<'_>, sources: &Sources) -> Config {
         data,
         log,
         metrics_listen,
+        telemetry,
         secret_key,
         bootstrap_key,
         server,
@@ -142,6 +144,25 @@ fn log(reader: &mut Reader<'_>) -> Log {
         format: reader.value(at, "format"),
         sample: reader.value(at, "sample"),
         doors: reader.value::<DoorLevels>(at, "doors").0,
+    }
+}
+
+fn telemetry(reader: &mut Reader<'_>) -> Telemetry {
+    let at = &KeyPath::section(Section::Telemetry);
+    let otlp = reader.optional::<String>(at, "otlp");
+    let (headers, timeout) = (reader.value(at, "headers"), reader.value(at, "timeout"));
+    if otlp.is_some() && !cfg!(feature = "otel") {
+        reader.fault(reader.origin(at, "otlp"), "this binary was built without the feature `otel`");
+    }
+    Telemetry {
+        otlp: otlp.map(|url| Collector { url, headers, timeout }),
+        service_name: reader.value(at, "service_name"),
+        attributes: reader.value(at, "attributes"),
+        sample: reader.value(at, "sample"),
+        content: reader.value(at, "content"),
+        interval: reader.value(at, "interval"),
+        metrics_interval: reader.value(at, "metrics_interval"),
+        queue: reader.value(at, "queue"),
     }
 }
 
@@ -403,6 +424,10 @@ fn limits(reader: &mut Reader<'_>) -> Limits {
     let at = &KeyPath::section(Section::Limits);
     Limits {
         max_in_flight: reader.value(at, "max_in_flight"),
+        max_in_flight_per_tenant: reader.optional(at, "max_in_flight_per_tenant"),
+        max_waiting: reader.value(at, "max_waiting"),
+        queue_wait: reader.value(at, "queue_wait"),
+        reserve_output_tokens: reader.value(at, "reserve_output_tokens"),
         turn_deadline: reader.value(at, "turn_deadline"),
         keepalive: reader.value(at, "keepalive"),
         body_bytes: reader.value(at, "body_bytes"),

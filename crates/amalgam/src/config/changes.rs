@@ -17,7 +17,7 @@ const FIXED_LIMITS: [&str; 2] = ["limits.request_bytes_total", "limits.remembere
 /// Whether a reload puts a new value of this key into force.
 fn is_reloadable(setting: &Setting) -> bool {
     match setting.section {
-        Some(Section::Upstreams | Section::Models | Section::Tenants) => true,
+        Some(Section::Upstreams | Section::Models | Section::Tenants | Section::Telemetry) => true,
         Some(Section::Limits) => !FIXED_LIMITS.contains(&setting.key.as_str()),
         Some(Section::Log) => setting.key == "log.level",
         Some(Section::Assistant) => setting.key == "assistant.model",

@@ -17,8 +17,17 @@ const PREFIX: &str = "AMALGAM_";
 /// The variable of commands that call a server.
 const CLIENT_VARIABLE: &str = "AMALGAM_KEY";
 
+/// Variables of the OpenTelemetry specification, and the keys of `[telemetry]` that they set.
+const STANDARD: [(&str, &str); 4] = [
+    ("OTEL_EXPORTER_OTLP_ENDPOINT", "otlp"),
+    ("OTEL_EXPORTER_OTLP_HEADERS", "headers"),
+    ("OTEL_SERVICE_NAME", "service_name"),
+    ("OTEL_RESOURCE_ATTRIBUTES", "attributes"),
+];
+
 /// Adds every variable that names a key to `layers` and returns the unknown names.
 pub(crate) fn read(environment: &Environment, layers: &mut Layers, faults: &mut Vec<Fault>) -> Vec<String> {
+    read_standard(environment, layers, faults);
     let mut unknown = Vec::new();
     let mut seen = BTreeSet::new();
     for name in environment.names(PREFIX).filter(|name| *name != CLIENT_VARIABLE) {
@@ -70,6 +79,22 @@ pub(crate) fn read(environment: &Environment, layers: &mut Layers, faults: &mut 
         layers.put(&at, key.name, LocatedValue::plain(text, origin));
     }
     unknown
+}
+
+/// Adds the variables of the OpenTelemetry specification. They are often set for all programs of a machine, so the file and the
+/// `AMALGAM_…` variables take precedence.
+fn read_standard(environment: &Environment, layers: &mut Layers, faults: &mut Vec<Fault>) {
+    let at = KeyPath::section(Section::Telemetry);
+    for (name, key) in STANDARD {
+        let origin = Origin::Variable(name.to_owned());
+        match environment.get(name) {
+            Ok(Some(text)) if !text.is_empty() && layers.get(&at, key).is_none() => {
+                layers.put(&at, key, LocatedValue::plain(text, origin));
+            }
+            Ok(_) => {}
+            Err(_) => faults.push(Fault::new(origin, "the value is not readable text")),
+        }
+    }
 }
 
 /// The warning about an unknown variable.

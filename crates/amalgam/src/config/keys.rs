@@ -10,7 +10,7 @@ use super::choices::{Choice, ImageUrls, KeepTranscripts, Kind, LogFormat, Modali
 use super::schema::DefaultValue::{self, Required, Unset, Value};
 use super::schema::Section::{
     self, Assistant, Auth, Egress, Execute, Limits, Log, Mcp, Metrics, Models, Process, Retention, Seed, Server, Store,
-    Tenants, Tls, Upstreams,
+    Telemetry, Tenants, Tls, Upstreams,
 };
 use super::schema::{Key, Shape};
 
@@ -61,6 +61,17 @@ pub(crate) const KEYS: &[Key] = &[
     key(Log, "doors", Shape::DoorLevels, Value(""), "The lowest level of the lines of each door, such as `{ execute = \"warn\" }`; `off` leaves out all of them. Doors: `responses`, `conversations`, `files`, `models`, `assistant`, `execute`, `admin`, `operations`, `other`."),
 
     key(Metrics, "listen", Shape::Listen, Unset("none"), "An address of its own for `GET /metrics`, where no key is needed. On the other addresses, callers from other machines need a key with the scope `metrics` or `admin`."),
+
+    key(Telemetry, "otlp", Shape::BaseUrl, Unset("none"), "The OpenTelemetry collector that receives traces and metrics by OTLP over HTTP, such as `http://127.0.0.1:4318`; `/v1/traces` and `/v1/metrics` are appended. Private addresses are allowed. Without it nothing is exported. `OTEL_EXPORTER_OTLP_ENDPOINT` sets it too."),
+    key(Telemetry, "headers", Shape::Headers, Value(""), "Headers of every export, such as a credential; a value may be `env:NAME` or `file:PATH`. `OTEL_EXPORTER_OTLP_HEADERS` sets them too."),
+    key(Telemetry, "service_name", Shape::Text, Value("amalgam"), "The resource attribute `service.name`. `OTEL_SERVICE_NAME` sets it too."),
+    key(Telemetry, "attributes", Shape::Variables, Value(""), "Further resource attributes, such as `{ \"deployment.environment.name\" = \"production\" }`. `OTEL_RESOURCE_ATTRIBUTES` sets them too."),
+    key(Telemetry, "sample", Shape::Decimal { most: 1 }, Value("1"), "The share of traces that are exported, from `0.0` to `1.0`. The `traceparent` of a caller decides for its own trace."),
+    key(Telemetry, "content", Shape::Boolean, Value("false"), "Whether spans of tool calls include arguments and results, up to 16 KiB each."),
+    key(Telemetry, "interval", Shape::Duration { least: 10, most: 60 * MINUTES }, Value("5s"), "The longest time until spans are exported."),
+    key(Telemetry, "metrics_interval", Shape::Duration { least: 0, most: 60 * MINUTES }, Value("60s"), "The time between two exports of the metrics; `0` exports none."),
+    key(Telemetry, "timeout", TIMEOUT, Value("10s"), "Timeout of one export."),
+    key(Telemetry, "queue", count(1, 1_000_000), Value("2048"), "Maximum number of requests and turns that wait to be exported. The spans of further ones are dropped and counted in `amalgam_telemetry_dropped_total`."),
 
     key(Store, "url", Shape::StoreUrl, Unset("`amalgam.db` in the data folder"), "The database: `sqlite:PATH`, or `postgres://USER:PASSWORD@HOST/DATABASE`; also `env:NAME` or `file:PATH`, because it may contain a password."),
     key(Store, "connections", count(1, 1000), Value("8"), "Size of this process's PostgreSQL connection pool. Writes of turns use two additional connections."),
@@ -129,7 +140,11 @@ pub(crate) const KEYS: &[Key] = &[
     key(Execute, "context_tokens", count(0, 1_000_000), Value("8000"), "Maximum tokens of knowledge in the prompt of a turn; `0` disables the search."),
     key(Execute, "estimate_usage", Shape::Boolean, Value("false"), "Whether `Usage` of `/api/agent` includes estimates for model calls that the upstream does not report, with a warning. Otherwise they count as 0."),
 
-    key(Limits, "max_in_flight", count(1, 1_000_000), Value("512"), "Maximum concurrent turns; further requests get 429 with `Retry-After`."),
+    key(Limits, "max_in_flight", count(1, 1_000_000), Value("512"), "Maximum concurrent turns. Further turns wait for a slot; free slots go to the waiting tenants in turn."),
+    key(Limits, "max_in_flight_per_tenant", count(1, 1_000_000), Unset("`max_in_flight`"), "The same for one tenant in one process."),
+    key(Limits, "max_waiting", count(0, 1_000_000), Value("1024"), "Maximum number of turns that wait for a slot; further requests get 429 with `Retry-After` at once."),
+    key(Limits, "queue_wait", Shape::Duration { least: 0, most: MINUTES }, Value("2s"), "How long a turn waits for a slot, or until another turn of its limit `in_flight` has ended, before it gets 429 with `Retry-After`. `0s` refuses at once."),
+    key(Limits, "reserve_output_tokens", TOKENS, Value("1024"), "Output tokens that limits and budgets reserve for a model call whose request does not set `max_output_tokens`."),
     key(Limits, "max_queued", count(1, 1_000_000), Value("1000"), "Maximum queued background turns of one tenant; further requests get 429 with `Retry-After`."),
     key(Limits, "max_queued_total", count(1, 10_000_000), Value("10000"), "The same for all tenants together."),
     key(Limits, "turn_deadline", TIMEOUT, Value("10m"), "Maximum duration of a turn."),

@@ -4,18 +4,19 @@ use std::sync::Arc;
 
 use amalgam_app::Application;
 use amalgam_core::{BoxFuture, Embedder, Fault};
-use amalgam_engine::Admission;
+use amalgam_engine::{Admission, AdmissionSettings};
 use amalgam_models::ModelNames;
 use amalgam_server::{Auth, CurrentApp};
 use arc_swap::ArcSwap;
 
-use crate::tenancy::ConfiguredAccess;
+use crate::{telemetry::ProcessTelemetry, tenancy::ConfiguredAccess};
 
 /// What a new configuration replaces besides the application itself.
 pub(crate) struct LiveParts {
     pub(crate) auth: Auth,
     pub(crate) admission: Admission,
     pub(crate) embedder: Arc<CurrentModels>,
+    pub(crate) telemetry: ProcessTelemetry,
     pub(crate) server: CurrentApp,
 }
 
@@ -26,10 +27,10 @@ impl LiveParts {
         access: &ConfiguredAccess,
         names: Arc<ModelNames>,
         application: &Arc<Application>,
-        max_in_flight: usize,
+        admission: AdmissionSettings,
     ) {
         self.embedder.0.store(names);
-        self.admission.resize(max_in_flight);
+        self.admission.change(admission);
         self.server.replace(Arc::clone(application));
         // Last: a new key is accepted when the configuration that it belongs to is in force.
         self.auth.configure(&access.configured, access.open.as_ref());

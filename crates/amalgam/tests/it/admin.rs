@@ -249,7 +249,11 @@ async fn a_server_that_other_machines_reach_has_a_door_of_its_own_for_administra
     }
     assert_eq!(admin.get("/admin/tenants").await.status, 200);
     assert_eq!(admin.get("/healthz").await.status, 200);
-    assert_refused(&admin.get("/v1/models").await, 404, None, "unknown_url");
+    // The console is where the administration is, and calls all wires from there.
+    assert_eq!(admin.get("/console/").await.status, 200);
+    assert_refused(&main.get("/console/").await, 404, None, "unknown_url");
+    assert_eq!(admin.get("/v1/models").await.status, 200);
+    assert_eq!(Client::new(&server.admin).get("/v1/models").await.status, 401);
     assert_eq!(main.get("/v1/models").await.status, 200);
     assert_eq!(Client::new(&server.main).get("/v1/models").await.status, 401, "never open to others");
 }

@@ -7,14 +7,15 @@ mod migrations;
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use amalgam_testkit::{Amalgam, Client, Setup, binary};
 use serde_json::{Value, json};
 
-use crate::support::{BINARY, Cli, TestStore, beside, id_of, retrieved, stores};
+use crate::support::{BINARY, Cli, SOON, TestStore, beside, eventually, id_of, retrieved, stores};
 
 const KEY: &str = "am_backup";
 
@@ -30,6 +31,15 @@ async fn ask(client: &Client, input: &str) -> Value {
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
+}
+
+/// A command on the store of this server, while it runs.
+fn spawned(amalgam: &Amalgam, store: &TestStore, arguments: &[&str]) -> Child {
+    let mut command = Command::new(binary(BINARY));
+    command.args(arguments).arg("--data").arg(amalgam.folder().join("data"));
+    command.arg("--config").arg(amalgam.folder().join("amalgam.toml")).env_clear();
+    command.envs(store.environment()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().unwrap()
 }
 
 /// Turns without end, until the flag is set.
@@ -120,11 +130,7 @@ async fn a_backup_that_is_killed_leaves_no_file_under_its_name_and_the_server_go
         };
         let mut was_killed = false;
         for _ in 0..20 {
-            let mut command = Command::new(binary(BINARY));
-            command.args(["backup", text(&file)]).arg("--data").arg(amalgam.folder().join("data"));
-            command.arg("--config").arg(amalgam.folder().join("amalgam.toml")).env_clear();
-            command.envs(store.environment()).stdout(Stdio::null()).stderr(Stdio::null());
-            let mut child = command.spawn().unwrap();
+            let mut child = spawned(&amalgam, &store, &["backup", text(&file)]);
             // As soon as it writes.
             while partials().is_empty() && child.try_wait().unwrap().is_none() {
                 std::thread::yield_now();
@@ -146,6 +152,59 @@ async fn a_backup_that_is_killed_leaves_no_file_under_its_name_and_the_server_go
         cli.json(&["backup", text(&file)]);
         assert_eq!(partials(), std::slice::from_ref(&file), "{}", store.name);
         cli.json(&["backup", "verify", text(&file)]);
+    }
+}
+
+/// Deaths of `amalgam restore`, spread over the time that it takes.
+const RESTORES: u32 = 12;
+
+#[tokio::test]
+async fn a_restore_that_is_killed_has_replaced_everything_or_nothing() {
+    for store in stores() {
+        let mut amalgam = server(&store).await;
+        let mut before = Vec::new();
+        for number in 0..30 {
+            before.push(ask(&amalgam.client(), &format!("{number} {}", "z".repeat(40_000))).await);
+        }
+        let file = amalgam.folder().join("backup.tar");
+        Cli::beside(&amalgam, &store).json(&["backup", text(&file)]);
+        amalgam.stop().await;
+        let restore = ["restore", text(&file), "--force"];
+        let started = Instant::now();
+        assert!(spawned(&amalgam, &store, &restore).wait().unwrap().success(), "{}", store.name);
+        let whole = started.elapsed();
+
+        let (mut killed, mut later) = (0, Vec::<Value>::new());
+        for death in 0..RESTORES {
+            let mut again =
+                Amalgam::start(BINARY, store.setup(Setup::new().tenant_key(KEY)).home(&amalgam.home())).await;
+            let client = again.client();
+            let listed = client.get("/admin/turns?limit=200").await.json()["data"].as_array().map(Vec::len);
+            let replaced = match later.last() {
+                Some(last) => client.get(&format!("/v1/responses/{}", id_of(last))).await.status == 404,
+                None => true,
+            };
+            if replaced {
+                later.clear();
+            }
+            let expected = before.len() + later.len();
+            assert_eq!(listed, Some(expected), "{}: death {death} left something half", store.name);
+            for response in before.iter().chain(&later) {
+                assert_eq!(&retrieved(&client, id_of(response)).await, response, "{}", store.name);
+            }
+            later.push(ask(&client, "after the backup").await);
+            again.stop().await;
+            let mut child = spawned(&amalgam, &store, &restore);
+            tokio::time::sleep(whole * (death + 1) / (RESTORES + 1)).await;
+            child.kill().unwrap();
+            killed += u32::from(child.wait().unwrap().code().is_none());
+        }
+        assert!(killed > 0, "{}: no restore was killed in the middle", store.name);
+        // What was left is no obstacle. PostgreSQL notices a moment later that a client is gone.
+        eventually("a restore after all deaths", SOON, async || {
+            spawned(&amalgam, &store, &restore).wait().unwrap().success().then_some(())
+        })
+        .await;
     }
 }
 

@@ -3,9 +3,10 @@
 //! `AMALGAM_SOAK_CYCLES` makes the tests with many deaths go on for longer; `make soak` sets it.
 
 mod load;
+mod records;
 
 use std::{
-    collections::VecDeque,
+    collections::{HashSet, VecDeque},
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
@@ -14,10 +15,13 @@ use amalgam_testkit::{Amalgam, Gate, Reply, Setup, check, sse};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use self::load::{Calls, Promise, assert_kept, assert_once, load, prepare, repeat, settle};
+use self::{
+    load::{Calls, Promise, assert_kept, assert_once, load, prepare, repeat, settle},
+    records::{Change, Records, assert_audited, assert_balanced, assert_booked, change, count_all},
+};
 use crate::support::{
-    BINARY, Beside, Delivery, SOON, Script, TestStore, Wire, World, asking, beside, cancel, ended, final_after_a_death,
-    id_of, last_response, retrieved, say, shared_store, standing, text_of, types,
+    BINARY, Beside, Cli, Delivery, SOON, Script, TestStore, Wire, World, asking, beside, cancel, embedded_store, ended,
+    final_after_a_death, id_of, last_response, retrieved, say, shared_store, standing, text_of, types,
 };
 
 #[expect(clippy::disallowed_methods, reason = "the environment of the test run says how many cycles")]
@@ -94,48 +98,71 @@ async fn what_one_process_began_another_polls_follows_cancels_and_continues() {
 #[tokio::test]
 async fn deaths_under_load_beside_a_process_that_lives() {
     let Some(store) = shared_store() else { return };
-    let setup = Setup::new().extra("[limits]\nmax_in_flight = 12");
-    let world = Arc::new(World::with(store.setup(setup), &[]).await);
+    let records = Arc::new(Records::new());
+    let mut world = World::with(store.setup(records.setup()), &[]).await;
+    records.listen(&world.amalgam).await;
+    let cli = Cli::beside(&world.amalgam, &store);
+    count_all(&cli, &[]);
+    // A server knows the limits that it finds at its start.
+    world.amalgam.kill();
+    world.start_again().await;
+    let world = Arc::new(world);
     store.note_hands();
     let store = Arc::new(store);
     prepare(world.upstream(Wire::Chat), world.upstream(Wire::Responses));
     let calls = Calls::new();
     // What died is looked after while the next one is already under load.
-    let mut checks: VecDeque<Beside<usize>> = VecDeque::new();
-    let mut promises = 0;
+    let mut checks: VecDeque<Beside<Vec<String>>> = VecDeque::new();
+    let mut settled = HashSet::new();
     for cycle in 0..cycles() {
         let mut victim = world.another().await;
         let (stopping, stop) = watch::channel(false);
         let client = victim.client();
         let callers = beside(async move { load(&client, cycle, stop).await });
+        let administrator = beside(change(victim.client(), cycle));
         tokio::time::sleep(some_time(cycle)).await;
         victim.kill();
         let killed = Instant::now();
         stopping.send_replace(true);
-        let promised = callers.end().await;
+        let acknowledged = Acknowledged { promised: callers.end().await, change: administrator.end().await, killed };
         let (world, store, calls) = (Arc::clone(&world), Arc::clone(&store), Arc::clone(&calls));
-        checks.push_back(beside(async move { check_beside(&world, &store, &calls, promised, killed).await }));
+        let records = Arc::clone(&records);
+        checks.push_back(beside(async move { check_beside(&world, &store, &calls, &records, acknowledged).await }));
         if checks.len() > 12
             && let Some(check) = checks.pop_front()
         {
-            promises += check.end().await;
+            settled.extend(check.end().await);
         }
-        say_how_far("beside a process that lives", cycle, promises);
+        say_how_far("beside a process that lives", cycle, settled.len());
     }
     for check in checks {
-        promises += check.end().await;
+        settled.extend(check.end().await);
     }
-    assert!(promises > cycles() * 6, "there was hardly any load: {promises} promises");
+    // All turns wait for the row of one limit, and the processes have just started.
+    assert!(settled.len() > cycles() * 3, "there was hardly any load: {} promises", settled.len());
     assert_eq!(store.unfinished(), 0, "nothing is stuck");
+    assert_balanced(&world.amalgam, &store, &settled).await;
+    assert_booked(&cli, cycles()).await;
+}
+
+/// What a process had acknowledged when it was killed.
+struct Acknowledged {
+    promised: Vec<Promise>,
+    change: Option<Change>,
+    killed: Instant,
+}
+
+fn ids(settled: &[(Promise, Value)]) -> Vec<String> {
+    settled.iter().map(|(_, response)| id_of(response).to_owned()).collect()
 }
 
 async fn check_beside(
     world: &World,
     store: &TestStore,
     calls: &Mutex<Calls>,
-    promised: Vec<Promise>,
-    killed: Instant,
-) -> usize {
+    records: &Records,
+    Acknowledged { promised, change, killed }: Acknowledged,
+) -> Vec<String> {
     let client = world.amalgam.client();
     let upstreams = [world.upstream(Wire::Chat), world.upstream(Wire::Responses)];
     let settled = settle(&client, &promised, killed, || Some(store.in_hand())).await;
@@ -145,29 +172,42 @@ async fn check_beside(
         assert_kept(&settled, &calls);
     }
     repeat(&client, &promised).await;
-    let mut calls = calls.lock().expect("no task panicked");
-    calls.count(upstreams);
-    assert_once(&promised, &calls);
-    settled.len()
+    {
+        let mut calls = calls.lock().expect("no task panicked");
+        calls.count(upstreams);
+        assert_once(&promised, &calls);
+    }
+    records.assert_delivered(&settled).await;
+    if let Some(change) = change {
+        assert_audited(&world.amalgam, &change).await;
+    }
+    ids(&settled)
 }
 
 #[tokio::test]
 async fn deaths_under_load_and_a_restart_on_the_same_file() {
-    let setup = Setup::new().extra("[limits]\nmax_in_flight = 12");
-    let mut world = World::with(setup, &[]).await;
+    let records = Records::new();
+    let mut world = World::with(records.setup(), &[]).await;
+    records.listen(&world.amalgam).await;
+    let cli = Cli::within(world.amalgam.folder());
+    count_all(&cli, &["--in-flight", "100000"]);
+    // A server knows the limits that it finds at its start.
+    world.amalgam.kill();
+    world.start_again().await;
     prepare(world.upstream(Wire::Chat), world.upstream(Wire::Responses));
     let calls = Calls::new();
     let mut kept: Vec<(Promise, Value)> = Vec::new();
-    let mut promises = 0;
+    let mut all_settled = HashSet::new();
     for cycle in 0..cycles() {
         let (stopping, stop) = watch::channel(false);
         let client = world.amalgam.client();
         let callers = beside(async move { load(&client, cycle, stop).await });
+        let administrator = beside(change(world.amalgam.client(), cycle));
         tokio::time::sleep(some_time(cycle)).await;
         world.amalgam.kill();
         let killed = Instant::now();
         stopping.send_replace(true);
-        let promised = callers.end().await;
+        let (promised, change) = (callers.end().await, administrator.end().await);
         world.start_again().await;
         let client = world.amalgam.client();
         let settled = settle(&client, &promised, killed, || None).await;
@@ -182,16 +222,25 @@ async fn deaths_under_load_and_a_restart_on_the_same_file() {
             calls.count([world.upstream(Wire::Chat), world.upstream(Wire::Responses)]);
             assert_once(&promised, &calls);
         }
-        promises += settled.len();
+        records.assert_delivered(&settled).await;
+        if let Some(change) = change {
+            assert_audited(&world.amalgam, &change).await;
+        }
+        all_settled.extend(ids(&settled));
         // A few of each life are looked at again in the next one.
         kept.truncate(20);
         for (promise, response) in &kept {
             assert_eq!(&retrieved(&client, id_of(response)).await, response, "{promise:?}");
         }
         kept.splice(0..0, settled.into_iter().take(20));
-        say_how_far("restarts on one file", cycle, promises);
+        say_how_far("restarts on one file", cycle, all_settled.len());
+        if cycle.is_multiple_of(10) {
+            assert_balanced(&world.amalgam, &embedded_store(), &all_settled).await;
+        }
+        assert_booked(&cli, cycle + 1).await;
     }
-    assert!(promises > cycles() * 6, "there was hardly any load: {promises} promises");
+    assert!(all_settled.len() > cycles() * 6, "there was hardly any load: {} promises", all_settled.len());
+    assert_balanced(&world.amalgam, &embedded_store(), &all_settled).await;
 }
 
 #[tokio::test]

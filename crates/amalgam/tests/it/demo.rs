@@ -198,6 +198,8 @@ async fn it_shows_reasoning_when_asked_and_ends_early_when_told() {
     for delivery in DELIVERIES {
         let thinking = response(&amalgam, delivery, &request).await;
         assert_eq!(thinking["output"][0]["type"], "reasoning", "{thinking}");
+        let summary = &thinking["output"][0]["summary"][0]["text"];
+        assert_eq!(summary, "The last message has 2 words. The message asks for no tool, so I describe what arrived.");
         let short = response(&amalgam, delivery, &json!({"input": "Tell me a lot.", "max_output_tokens": 3})).await;
         assert_eq!(short["status"], "incomplete", "{short}");
         assert_eq!(short["incomplete_details"], json!({"reason": "max_output_tokens"}));

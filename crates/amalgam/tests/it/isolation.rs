@@ -38,6 +38,8 @@ struct Owned {
     /// A webhook endpoint, and a delivery to it.
     endpoint: String,
     delivery: String,
+    /// A browser session of the console.
+    console_session: String,
 }
 
 /// Ids of the same form that nothing has.
@@ -61,6 +63,7 @@ fn missing() -> Owned {
         turn: "absent-turn".to_owned(),
         endpoint: "we_AM-aaaaaaaaaaaaaaaaaaaaaaaa".to_owned(),
         delivery: "whd_999999".to_owned(),
+        console_session: "csn_AM-aaaaaaaaaaaaaaaaaaaaaaaa".to_owned(),
     }
 }
 
@@ -84,11 +87,17 @@ async fn create(world: &World, store: &TestStore, client: &Client) -> Owned {
     let (profile, session, answer) = create_thread(world, client).await;
     let (agent_session, turn) = create_agent_session(world, client).await;
     let (endpoint, delivery) = create_endpoint(client).await;
+    for subject in [format!("keys/{}", text(&key["id"])), "users/a-limited-user".to_owned()] {
+        let limit = Question::new(&Method::PUT, format!("/admin/limits/{subject}"), Some(json!({"in_flight": 100})));
+        assert_eq!(limit.ask(client).await.status, 201);
+    }
+    let console_session = client.post_json("/admin/console/sessions", &Value::Null).await.json();
     Owned {
         agent_session,
         turn,
         endpoint,
         delivery,
+        console_session: text(&console_session["id"]),
         collection: create_collection(world, store),
         tool,
         approval,
@@ -229,6 +238,11 @@ fn path_to(route: &str, owned: &Owned) -> Option<String> {
         }
         path @ "/admin/tenants/{tenant_id}" => path.replace("{tenant_id}", &owned.tenant),
         path @ "/admin/keys/{key_id}" => path.replace("{key_id}", &owned.key),
+        path @ "/admin/console/sessions/{session_id}" => path.replace("{session_id}", &owned.console_session),
+        path @ "/admin/limits/tenants/{id}" => path.replace("{id}", &owned.tenant),
+        path @ "/admin/limits/keys/{id}" => path.replace("{id}", &owned.key),
+        path @ "/admin/limits/users/{id}" => path.replace("{id}", "a-limited-user"),
+        path @ "/admin/limits/models/{*id}" => path.replace("{*id}", "a-model"),
         path if path.starts_with("/admin/tools/{name}") => path.replace("{name}", &owned.tool),
         path @ "/admin/modes/{name}" => path.replace("{name}", &owned.mode),
         path @ "/admin/approvals/{id}" => path.replace("{id}", &owned.approval),
@@ -263,6 +277,7 @@ fn body_for(method: &Method, route: &str) -> Option<Option<Value>> {
         (&Method::POST, "/admin/tools/{name}/try") => Some(Some(json!({"arguments": {}}))),
         (&Method::POST, "/admin/approvals/{id}") => Some(Some(json!({"decision": "approve"}))),
         (&Method::PATCH, "/admin/configs/{tenant_id}") => Some(Some(json!({"model": "stolen"}))),
+        (&Method::PUT, path) if path.starts_with("/admin/limits/") => Some(Some(json!({"in_flight": 1}))),
         (&Method::PATCH, "/admin/tenants/{tenant_id}") => Some(Some(json!({"name": "stolen"}))),
         _ => None,
     }
@@ -308,7 +323,8 @@ fn questions(owned: &Owned) -> Vec<Question> {
     // asked below.
     let about_things = |route: &&RouteInfo| {
         let (path, method) = (route.path, &route.method);
-        let named = ["/admin/tools/{name}", "/admin/profiles/{slug}", "/admin/modes/{name}"];
+        let named =
+            ["/admin/tools/{name}", "/admin/profiles/{slug}", "/admin/modes/{name}", "/admin/limits/users/{id}"];
         path.contains('{')
             && !route.public
             && path != "/v1/models/{*id}"
@@ -372,6 +388,7 @@ fn without_ids(text: String, owned: &Owned) -> String {
         &owned.collection,
         &owned.agent_session,
         &owned.turn,
+        &owned.console_session,
     ];
     let text = ids.iter().fold(text, |text, id| text.replace(id.as_str(), "ID"));
     // The number of a thread may occur anywhere: errors have it between quotes.
@@ -465,8 +482,11 @@ async fn objects_of_other_callers_look_like_missing_ones() {
             let counted = owner.post_json("/v1/responses/input_tokens", &body).await;
             assert_eq!(counted.status, 200, "{} {body}: {}", store.name, counted.text());
         }
-        let readable =
-            |question: &&Question| question.method == Method::GET && !question.path.starts_with("/admin/tenants/");
+        // Tenants, their limits and those of models are the operator's.
+        let of_operator = ["/admin/tenants/", "/admin/limits/tenants/", "/admin/limits/models/"];
+        let readable = |question: &&Question| {
+            question.method == Method::GET && !of_operator.iter().any(|path| question.path.starts_with(path))
+        };
         for question in questions(&owned).iter().filter(readable) {
             let answer = question.ask(&owner).await;
             assert_eq!(answer.status, 200, "{} {}: {}", store.name, question.path, answer.text());

@@ -3,7 +3,7 @@
 use amalgam_testkit::Setup;
 use serde_json::json;
 
-use crate::support::{Delivery, Script, WIRES, Wire, World, asking, assert_refused};
+use crate::support::{Delivery, FINAL, Script, WIRES, Wire, World, asking, assert_refused, eventually};
 
 #[tokio::test]
 async fn an_unknown_role_is_refused_with_its_place() {
@@ -62,7 +62,12 @@ async fn the_log_tells_a_kind_of_loss_once_for_each_model() {
     }
     let other = json!({"input": [{"role": "user", "content": "Hi"}, {"type": "other:thing", "id": "x"}]});
     world.ask(Wire::Chat, Delivery::Whole, &Script::text(&["Hello"]), &other).await;
-    let log = world.amalgam.stderr();
+    // The last lines of the log are written within moments.
+    let log = eventually("the last loss in the log", FINAL, async || {
+        let log = world.amalgam.stderr();
+        log.contains("other:thing").then_some(log)
+    })
+    .await;
     let told = |text: &str| log.lines().filter(|line| line.contains("carried over") && line.contains(text)).count();
     assert_eq!((told("acme:thing"), told("other:thing")), (2, 1), "{log}");
 }

@@ -1,6 +1,7 @@
 //! The whole program from outside, and the rules that the workspace keeps.
 
 mod admin;
+mod admission;
 mod agents_admin;
 mod answer_limits;
 mod answer_lookup;
@@ -16,6 +17,7 @@ mod command_line;
 mod compact;
 mod config;
 mod connections;
+mod console;
 mod constrained_calls;
 mod conversations;
 mod deaths;
@@ -41,6 +43,7 @@ mod images;
 mod isolation;
 mod keys;
 mod knowledge;
+mod limits;
 mod listening;
 mod listing;
 mod literal_dialect;
@@ -72,6 +75,7 @@ mod stateless_mcp;
 mod store_start;
 mod structured_output;
 mod support;
+mod telemetry;
 mod tenants;
 mod tokens;
 mod tool_bank;

@@ -152,8 +152,8 @@ async fn the_dashboard_the_alert_rules_and_the_documentation_name_the_metrics_th
     for file in ["deploy/grafana/amalgam.json", "deploy/prometheus/alerts.yml", "docs/operations.md"] {
         let used = names_in(&fs::read_to_string(root().join(file)).unwrap());
         assert!(used.len() > 5, "{file}");
-        // The target of log lines, a variable of the nginx example, and the name of a package.
-        let own = ["amalgam_request", "amalgam_connection", "amalgam_VERSION_amd64"].map(str::to_owned);
+        // The targets of log lines, a variable of the nginx example, and the name of a package.
+        let own = ["amalgam_request", "amalgam_span", "amalgam_connection", "amalgam_VERSION_amd64"].map(str::to_owned);
         let unknown: Vec<&String> = used.iter().filter(|name| !known.contains(*name) && !own.contains(name)).collect();
         assert_eq!(unknown, Vec::<&String>::new(), "{file}");
     }

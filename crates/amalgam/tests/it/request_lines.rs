@@ -145,6 +145,46 @@ async fn a_stream_that_fails_has_one_warning_and_a_caller_that_leaves_is_no_fail
 }
 
 #[tokio::test]
+async fn a_background_turn_that_cannot_start_has_a_line_and_its_end_in_the_list() {
+    for store in stores() {
+        let (upstream, gate) = (Upstream::start(), Gate::new());
+        let toml = |models: &str| {
+            let setup = json_log(Setup::new()).tenant_key(KEY).upstream("u", "chat", &upstream.base_url());
+            setup.option("models", "[\"m\"]").extra(&format!("[limits]\nmax_in_flight = 1\n{models}"))
+        };
+        let setup =
+            toml("[models.gone]\nupstream = \"u\"\nmodel = \"m\"\n").env("AMALGAM_BOOTSTRAP_KEY", "am_operator-key");
+        let amalgam = Amalgam::start(BINARY, store.setup(setup)).await;
+        let client = |id: &str| amalgam.client().with_header("x-request-id", id);
+        upstream.enqueue(Script::text(&["one"]).reply(Wire::Chat, Delivery::Whole).behind(&gate));
+        let queue = async |id: &str, model: &str| {
+            let request = json!({"model": model, "input": "Hi", "background": true});
+            client(id).post_json("/v1/responses", &request).await.json()["id"].as_str().unwrap().to_owned()
+        };
+        queue("runs", "m").await;
+        upstream.wait_for_requests(1).await;
+        let id = queue("cannot", "gone").await;
+        std::fs::write(amalgam.folder().join("amalgam.toml"), store.setup(toml("")).toml()).unwrap();
+        let operator = amalgam.client().with_key("am_operator-key");
+        let answer = operator.request(http::Method::POST, "/admin/reload", &[], bytes::Bytes::new()).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        gate.open();
+        let lines = lines_of(&amalgam, "cannot", 2).await;
+        let line = lines.iter().find(|line| line["fields"]["message"] == "turn").unwrap_or_else(|| panic!("{lines:?}"));
+        let fields = &line["fields"];
+        assert_eq!(
+            (&line["level"], &fields["turn"], &fields["code"], &fields["model"], &fields["response.id"]),
+            (&json!("WARN"), &json!("failed"), &json!("model_not_found"), &json!("gone"), &json!(id)),
+            "{}: {line}",
+            store.name
+        );
+        let turn = client("read").get(&format!("/admin/turns/{id}")).await.json();
+        let facts = ["status", "error", "requested_model", "request_id"].map(|name| turn["summary"][name].clone());
+        assert_eq!(facts, ["failed", "model_not_found", "gone", "cannot"].map(Value::from), "{}: {turn}", store.name);
+    }
+}
+
+#[tokio::test]
 async fn a_failed_background_turn_has_a_line_of_its_own_with_the_request() {
     for store in stores() {
         let world = World::with(json_log(store.setup(Setup::new())), &[("retries", "0")]).await;

@@ -22,7 +22,7 @@ pub(crate) use events::{Event, Events};
 pub(crate) use guide::document;
 pub(crate) use mcp::{MCP_TOOLS, mcp_answer, mcp_requests, serve_mcp};
 pub(crate) use script::{Said, Script};
-pub(crate) use stores::{TestStore, shared_store, stores};
+pub(crate) use stores::{TestStore, embedded_store, shared_store, stores};
 pub(crate) use tools::{Workshop, asks, calls, named, put_tool, response_of, says, setup, shown, told};
 pub(crate) use waiting::{
     Beside, FINAL, beside, cancel, ended, eventually, final_after_a_death, id_of, retrieved, say, standing,

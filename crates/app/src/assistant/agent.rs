@@ -11,7 +11,7 @@ use amalgam_core::{
 
 use amalgam_protocol::{Json, ResponseParameters, Writer};
 
-use crate::{app::Application, tenant_configs::StoredConfig};
+use crate::app::Application;
 
 /// The settings of the installation, for all tenants.
 #[derive(Debug, Clone, Default)]
@@ -80,7 +80,8 @@ impl Agent {
     /// The assistant of a profile.
     pub async fn with(app: &Application, scope: &Scope, profile: Option<AgentProfile>) -> Result<Self, Fault> {
         let own = match app.store.agent_config(scope).await? {
-            Some(config) => StoredConfig::read(config)?
+            Some(config) => (app.read_configs)
+                .read(scope.tenant_id(), config)?
                 .with_opened_key(&*app.seal, &scope.seal_context())
                 .ok_or_else(|| Fault::internal("a tenant's key cannot be opened"))?,
             None => AgentSettings::default(),
@@ -94,6 +95,12 @@ impl Agent {
     pub fn prompt(&self, course: Option<&Course>) -> Prompt {
         let profile = self.profile.as_ref().map(|profile| profile.prompt.as_str());
         prompt::compose(&self.resolved.system_prompt.value, profile, course)
+    }
+
+    /// The system prompt without a course, and without its hash.
+    pub fn prompt_text(&self) -> String {
+        let profile = self.profile.as_ref().map(|profile| profile.prompt.as_str());
+        prompt::configured_text(&self.resolved.system_prompt.value, profile)
     }
 
     /// The models that may answer. The tenant's own key is sent only to the upstream that it belongs to.

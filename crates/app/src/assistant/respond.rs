@@ -10,11 +10,12 @@ use amalgam_assistant::{
     safety_identifier, window,
 };
 use amalgam_core::{
-    Fault, Route, Scope, StoreError, UpstreamMemory, UpstreamRetention, Wire,
+    Fault, Route, Scope, StoreError, TurnStep, UpstreamMemory, UpstreamRetention, Wire,
     store::{Course, MetadataRecord, NewUserMessage, SessionHistory},
 };
 use amalgam_engine::{Announcement, Identity, Run};
 use amalgam_protocol::{Json, Raw, ResponseParameters};
+use tokio::time::Instant;
 
 use super::{agent::Agent, agent::RouteError, answer::MessageIds, session_queue::QueuePosition};
 use crate::{
@@ -76,6 +77,7 @@ impl AssistantTurn {
         request: Raw<'_>,
         announcement: Option<Announcement>,
     ) -> Result<Self, RespondError> {
+        let began = Instant::now();
         // The profile sets the limits of the request, so this field is read before the others.
         let slug = request.get_str("agent").unwrap_or_default();
         let slug = Some(slug.trim()).filter(|slug| slug.chars().count() <= request::AGENT_CHARS);
@@ -94,6 +96,7 @@ impl AssistantTurn {
         let profile = agent.profile.as_ref().map(|profile| profile.slug.as_str());
         let message = |identity: &Identity| user_message(app, &agent, &respond_request, identity, course.as_ref());
         let mut identity = app.engine.identity();
+        turns::add_step(scope, TurnStep::Prompt, began);
         let (position, ticket, appended) = QueuePosition::join(app, scope, profile, message(&identity)).await?;
         let session_history = match appended {
             Some(history) => history,

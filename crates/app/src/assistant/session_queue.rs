@@ -7,7 +7,7 @@ use std::{
 };
 
 use amalgam_core::{
-    Fault, FaultKind, Scope, TurnQueue,
+    Fault, FaultKind, Scope, TurnQueue, TurnStep,
     store::{MetadataRecord, NewUserMessage, SessionHistory, Ticket, session_topic},
 };
 use tokio::{
@@ -16,7 +16,7 @@ use tokio::{
 };
 use tracing::warn;
 
-use crate::app::Application;
+use crate::{app::Application, turns::add_step};
 
 /// How often a waiting turn polls the store for its position, besides being notified.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -116,6 +116,7 @@ impl QueuePosition {
             match app.store.is_next(scope, ticket).await? {
                 Some(true) => {
                     app.engine.observer().waited(TurnQueue::Session, started.elapsed());
+                    add_step(scope, TurnStep::Queue(TurnQueue::Session), started);
                     return Ok(());
                 }
                 None => return Err(lost_position()),

@@ -9,7 +9,7 @@ use amalgam_execute::{
     context::SourceRef,
     envelope::{AgentExecuteResponse, Casing, ExecuteIdentity, RawResponses, UncountedUsage},
 };
-use amalgam_protocol::{Json, Raw, Status, Writer};
+use amalgam_protocol::{DEFAULT_DEPTH, Json, Raw, Status, ValueIndex, Writer};
 
 use super::composer::{AgentInMode, CHANGE_MODE};
 use crate::app::Application;
@@ -170,7 +170,8 @@ impl ExecuteAnswer {
         response: &[u8],
         answer: Option<&RawAnswer>,
     ) -> Result<Self, Fault> {
-        let response = Raw::parse(response).map_err(Fault::internal)?;
+        let mut index = ValueIndex::default();
+        let response = Raw::parse_large(response, DEFAULT_DEPTH, &mut index).map_err(Fault::internal)?;
         let mut answer_with_warnings = Self::read(step, response, answer, app.execute.uncounted);
         if called(response, CHANGE_MODE) {
             let changes = app.store.mode_changes(scope, &step.session_id, MODE_CHANGES).await?.unwrap_or_default();

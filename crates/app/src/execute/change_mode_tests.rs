@@ -110,7 +110,7 @@ async fn call(tool: &ServerTool, arguments: Value) -> Result<Value, ToolError> {
     let text = arguments.to_string();
     let arguments = Raw::parse(text.as_bytes()).unwrap();
     tool.check.check(arguments).map_err(ToolError::Refused)?;
-    let call = ToolCall { scope: &caller(), call_id: "call_1", key: "key", arguments };
+    let call = ToolCall { scope: &caller(), call_id: "call_1", key: "key", arguments, trace: None };
     let output = tool.handler.run(call).await?;
     Ok(serde_json::from_slice(output.output.bytes()).unwrap())
 }

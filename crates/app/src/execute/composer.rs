@@ -2,7 +2,7 @@
 
 use amalgam_assistant::settings::Origin;
 use amalgam_core::{
-    Fault, RetrievalQuery, Scope,
+    Fault, RetrievalQuery, Scope, TurnStep,
     store::{AgentSession, FoundChunk, Mode},
 };
 use amalgam_execute::{
@@ -14,11 +14,13 @@ use amalgam_execute::{
     results,
 };
 use amalgam_protocol::{Json, ResponseParameters};
+use tokio::time::Instant;
 
 use super::answer::Notes;
 use crate::{
     app::Application,
     assistant::{Agent, require_enabled, write_named_tool},
+    turns::add_step,
 };
 
 /// The tool that changes a session's mode.
@@ -59,7 +61,7 @@ impl AgentInMode {
         let mode = modes::find(&session.mode, &own).or_else(default_mode);
         let mode = mode.ok_or_else(|| Fault::internal("there is no mode to begin with"))?;
         let tools = tools(&agent, &mode);
-        let prompt = agent.prompt(None).text;
+        let prompt = agent.prompt_text();
         let prompts = [prompt.as_str(), &mode.system_prompt];
         let system = prompts.iter().any(|text| !text.trim().is_empty()).then(|| {
             let composition = Composition {
@@ -194,7 +196,9 @@ pub(super) async fn retrieve_context(
     };
     let text = instruction.get(..instruction.floor_char_boundary(QUERY_CHARS)).unwrap_or_default();
     let limit = context::candidates_for(context::DEFAULT_CHUNKS);
+    let started = Instant::now();
     let found = app.knowledge.find(scope, RetrievalQuery { text, collections: &[], conditions, limit }).await?;
+    add_step(scope, TurnStep::Retrieval, started);
     notes.warnings.extend(found.warnings);
     let chosen = context::select(found.chunks.iter().map(chunk).collect(), context::DEFAULT_CHUNKS);
     let block = context::block(&chosen, app.execute.context_tokens, |text| (text.len() as u64).div_ceil(4));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use amalgam_core::{
     Fault, FaultKind, Scope, Stem, StoreError, Wire,
-    store::{AgentSession, AgentStep, AgentTurn, Fingerprint, NewStep, StepState, TakenStep},
+    store::{AgentSession, AgentStep, AgentTurn, Fingerprint, NewStep, StepState, SubmittedSession, TakenStep},
 };
 use amalgam_engine::{Announcement, Identity, Run};
 use amalgam_execute::{
@@ -18,7 +18,7 @@ use super::{
     answer::{self, ExecuteAnswer, ExecuteStep, Notes},
     change_mode::change_mode,
     composer::{self, AgentInMode, RequestFields},
-    no_such_session, no_such_turn, session,
+    no_such_session, no_such_turn,
 };
 use crate::{
     app::Application,
@@ -164,10 +164,12 @@ async fn user_turn(
     turn: &UserTurn<'_>,
     streamed: bool,
 ) -> Result<Submission, SubmissionError> {
-    let session = session(app, scope, &turn.session_id).await?;
+    let found = app.store.submitted_session(scope, &turn.session_id, &turn.turn_id).await?;
+    let SubmittedSession { session, turn: existing_turn, newest } =
+        found.ok_or_else(|| no_such_session(&turn.session_id))?;
     let fingerprint = turn.fingerprint();
     // Most retries end here, before anything else is loaded.
-    if let Some(existing_turn) = app.store.agent_turn(scope, &session.id, &turn.turn_id).await?
+    if let Some(existing_turn) = existing_turn
         && let Some(step) = existing_turn.steps.first()
     {
         match (step.fingerprint == fingerprint, can_rerun(&existing_turn, step)) {
@@ -188,7 +190,6 @@ async fn user_turn(
         ..Notes::default()
     };
     let context = composer::retrieve_context(app, scope, turn, &agent_in_mode.mode, &mut notes).await?;
-    let newest = app.store.agent_turns(scope, &session.id, None, 1).await?.unwrap_or_default().pop();
     if let Some(before) = newest.as_ref().filter(|before| before.turn_id != turn.turn_id)
         && answer::is_pending(app, scope, before).await?
     {
@@ -219,9 +220,10 @@ async fn continuation(
     continuation: &Continuation<'_>,
     streamed: bool,
 ) -> Result<Submission, SubmissionError> {
-    let session = session(app, scope, &continuation.session_id).await?;
     let turn_id = &*continuation.turn_id;
-    let turn = app.store.agent_turn(scope, &session.id, turn_id).await?.ok_or_else(|| no_such_turn(turn_id))?;
+    let found = app.store.submitted_session(scope, &continuation.session_id, turn_id).await?;
+    let SubmittedSession { session, turn, .. } = found.ok_or_else(|| no_such_session(&continuation.session_id))?;
+    let turn = turn.ok_or_else(|| no_such_turn(turn_id))?;
     let fingerprint = continuation.fingerprint();
     let same = turn.steps.iter().skip(1).find(|step| step.fingerprint == fingerprint);
     if let Some(step) = same.filter(|step| !can_rerun(&turn, step)) {
@@ -356,6 +358,8 @@ fn is_turn_outcome(kind: FaultKind) -> bool {
         | FaultKind::Conflict
         | FaultKind::Mismatch
         | FaultKind::Overloaded
+        | FaultKind::RateLimited
+        | FaultKind::QuotaExceeded
         | FaultKind::OutOfMemory
         | FaultKind::ShuttingDown
         | FaultKind::StoreDown

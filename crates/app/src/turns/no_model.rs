@@ -20,7 +20,7 @@ pub(super) fn candidates(route: &Route) -> Vec<Candidate> {
         model: Arc::new(NoModel),
         name: named.map(|first| first.name.clone()).unwrap_or_default(),
         context_window: None,
-        price: None,
+        price: named.and_then(|first| first.price),
     }]
 }
 

@@ -140,6 +140,7 @@ pub(super) async fn enqueue(
         first_token_ms: None,
         calls: Vec::new(),
         tools: Vec::new(),
+        spans: Vec::new(),
         losses: 0,
         stored: true,
     };
@@ -158,6 +159,7 @@ pub(super) async fn enqueue(
         summary: Some(Box::new(summary)),
         // The turn is stored: a retry with the same key gets the same response.
         answer: turn.idempotency.clone().map(|idempotency_key| (idempotency_key, Some(Answer::Stored))),
+        settlements: Vec::new(),
     };
     Ok(match app.store.write(scope, write.into()).await? {
         WriteOutcome::Kept => Some(StartedTurn::Queued { response: Box::new(response), delivery }),
@@ -179,8 +181,10 @@ async fn run(app: &Application, queued: QueuedTurn) {
         }
     };
     let identity = Identity { response_id: response_id.clone(), created_at_ms };
+    let (unstarted, mut of_unstarted) = (identity.clone(), origin.clone());
     let started = match queued_parameters(app, &scope, request) {
         Ok(parameters) => {
+            of_unstarted.model = parameters.model.as_deref().unwrap_or_default().to_owned();
             let turn = TurnRequest::new(origin.wire, identity, parameters);
             let turn = TurnRequest { resumes_after: Some(sent), queued_origin: Some(origin), ..turn };
             begin(app, &scope, turn).await
@@ -203,8 +207,10 @@ async fn run(app: &Application, queued: QueuedTurn) {
         }
         Err(fault) => {
             // If the model refused, the end of the turn is written already, and this has no effect.
-            if let Err(error) = app.engine.fail_unstarted(&scope, &response_id, fault.response_error()).await {
-                warn!(response.id = response_id, "a background turn could not be ended: {error}");
+            match app.engine.fail_unstarted(&scope, &unstarted, of_unstarted, fault.response_error()).await {
+                Ok(Some(summary)) => app.engine.observer().turn_ended(&summary, Vec::new()),
+                Ok(None) => {}
+                Err(error) => warn!(response.id = response_id, "a background turn could not be ended: {error}"),
             }
         }
     }

@@ -113,12 +113,13 @@ impl TurnRequest<'_> {
 
     /// Where the turn comes from; `model` is the name that was asked for.
     pub(super) fn origin(&self, scope: &Scope, policy: Option<&TurnPolicy>, model: &str) -> TurnOrigin {
-        let TurnOrigin { wire, request_id, request, key_id, .. } = match &self.queued_origin {
+        let TurnOrigin { wire, request_id, request, trace, key_id, .. } = match &self.queued_origin {
             Some(origin) => origin.clone(),
             None => TurnOrigin {
                 wire: self.wire,
                 request_id: scope.request_id().cloned(),
                 request: scope.request().cloned(),
+                trace: scope.trace(),
                 key_id: scope.key_id().cloned(),
                 ..TurnOrigin::default()
             },
@@ -127,6 +128,7 @@ impl TurnRequest<'_> {
             wire,
             request_id,
             request,
+            trace,
             key_id,
             profile: policy.and_then(|policy| policy.profile.clone()),
             session_id: policy.and_then(|policy| policy.session_id.clone()),

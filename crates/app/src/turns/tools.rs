@@ -28,6 +28,7 @@ use super::{
 use crate::app::Application;
 
 pub(super) use approvals::approved;
+pub(super) use offers::PermittedTools;
 pub(super) use requested::{RequestedTools, requested, with_operator_approvals};
 
 /// The tools of a request, as offered to the model and as run.
@@ -53,6 +54,7 @@ pub(super) async fn equip(
     request: &CreateResponse<'_>,
     requested: RequestedTools,
     input: Option<&Input<'_>>,
+    allowed: Option<PermittedTools<'_>>,
 ) -> Result<Option<Box<Toolkit>>, Fault> {
     let input: &[Item<'_>] = match input {
         Some(Input::Items(items)) => items,
@@ -72,7 +74,7 @@ pub(super) async fn equip(
         TenantState::Stored => app.toolbox.equip(scope, tool_requests.clone()).await?.into_iter().map(Ok).collect(),
         TenantState::Stateless => equip_each(app, scope, &tool_requests).await?,
     };
-    let mut offers = offers::Offers::new(&request.tools);
+    let mut offers = offers::Offers::new(&request.tools, allowed);
     for index in left_out {
         offers.leave_out_server(index, "a tool of type `mcp` needs a server");
     }

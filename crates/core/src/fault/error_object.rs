@@ -19,7 +19,9 @@ impl FaultKind {
             Self::UnsupportedMedia => 415,
             Self::Mismatch => 422,
             Self::ToolServer => 424,
-            Self::Overloaded | Self::UpstreamBusy | Self::UpstreamQuota => 429,
+            Self::Overloaded | Self::RateLimited | Self::QuotaExceeded | Self::UpstreamBusy | Self::UpstreamQuota => {
+                429
+            }
             Self::Cancelled => 499,
             Self::UpstreamCredential | Self::UpstreamDown | Self::UpstreamBroken | Self::ToolFailed => 502,
             Self::OutOfMemory | Self::ShuttingDown | Self::StoreDown => 503,
@@ -47,6 +49,8 @@ impl FaultKind {
             Self::ContentPolicy => ("invalid_request_error", Some("invalid_prompt")),
             Self::ToolServer => ("external_connector_error", Some("tool_server_unavailable")),
             Self::Overloaded => ("too_many_requests", Some("server_is_overloaded")),
+            Self::RateLimited => ("too_many_requests", Some("rate_limit_exceeded")),
+            Self::QuotaExceeded => ("insufficient_quota", Some("insufficient_quota")),
             Self::UpstreamBusy => ("too_many_requests", Some("rate_limit_exceeded")),
             Self::UpstreamQuota => ("insufficient_quota", Some("insufficient_quota")),
             Self::Cancelled => ("invalid_request_error", Some("request_cancelled")),

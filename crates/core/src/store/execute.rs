@@ -130,6 +130,17 @@ pub enum TakenStep {
     Missing,
 }
 
+/// A session as a submission to it finds it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SubmittedSession {
+    /// The session.
+    pub session: AgentSession,
+    /// The turn that the submission names, if it was begun.
+    pub turn: Option<AgentTurn>,
+    /// The newest turn, if there is one.
+    pub newest: Option<AgentTurn>,
+}
+
 /// Sessions and turns.
 pub trait ExecuteStore: Send + Sync {
     /// Opens a session.
@@ -166,6 +177,21 @@ pub trait ExecuteStore: Send + Sync {
         before: Option<u64>,
         limit: usize,
     ) -> Stored<'a, Option<Vec<AgentTurn>>>;
+
+    /// One of the caller's sessions with the turn that a submission names, at one moment.
+    fn submitted_session<'a>(
+        &'a self,
+        scope: &'a Scope,
+        session_id: &'a str,
+        turn_id: &'a str,
+    ) -> Stored<'a, Option<SubmittedSession>> {
+        Box::pin(async move {
+            let Some(session) = self.agent_session(scope, session_id).await? else { return Ok(None) };
+            let turn = self.agent_turn(scope, session_id, turn_id).await?;
+            let newest = self.agent_turns(scope, session_id, None, 1).await?.unwrap_or_default().pop();
+            Ok(Some(SubmittedSession { session, turn, newest }))
+        })
+    }
 
     /// Takes a submission to work on, or tells what became of it. Of several at once, on any number of processes, one is
     /// the first. Until there is a response, a step runs for as long as its process is known. After an error it is open

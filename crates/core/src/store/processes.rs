@@ -4,8 +4,8 @@ use bytes::Bytes;
 
 use super::Stored;
 use crate::{
+    TurnOrigin,
     scope::{Operator, Scope},
-    turn_summary::TurnOrigin,
 };
 
 /// A process of the server; it gets a new id at each start.

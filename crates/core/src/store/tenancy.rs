@@ -104,6 +104,9 @@ pub trait TenancyStore: Send + Sync {
         limit: usize,
     ) -> Stored<'a, Vec<KeyRecord>>;
 
+    /// The key of this id, whatever its state.
+    fn key<'a>(&'a self, operator: Operator, id: &'a str) -> Stored<'a, Option<KeyRecord>>;
+
     /// Revokes a key, of one tenant or of any; nothing when there is none.
     fn revoke_key<'a>(
         &'a self,

@@ -1,9 +1,11 @@
 //! Turns as lists and usage show them: without content.
 
+use amalgam_protocol::Json;
+
 use super::{Stored, agents::Within};
 use crate::{
+    Cost, TokenSums, TurnSummary, Wire,
     scope::{Admin, Operator, Scope},
-    turn_summary::{Cost, TokenSums, TurnSummary, Wire},
 };
 
 /// The tenants whose turns are listed.
@@ -132,6 +134,8 @@ pub struct ListedTurn {
     pub tools: Vec<String>,
     /// Whether its content is stored.
     pub stored: bool,
+    /// The trace that it belongs to.
+    pub trace_id: Option<u128>,
 }
 
 impl From<TurnSummary> for ListedTurn {
@@ -162,6 +166,7 @@ impl From<TurnSummary> for ListedTurn {
             losses: turn.losses.into(),
             tools: turn.tools,
             stored: turn.stored,
+            trace_id: turn.origin.trace.map(|trace| trace.trace_id),
         }
     }
 }
@@ -310,6 +315,14 @@ pub trait UsageStore: Send + Sync {
 
     /// The sums of usage, by group.
     fn usage<'a>(&'a self, of: TurnsOf<'a>, query: UsageQuery) -> Stored<'a, Vec<UsageSums>>;
+
+    /// The spans of an ended turn as a JSON array, sorted by their start.
+    fn spans_of_turn<'a>(
+        &'a self,
+        admin: Admin<'a>,
+        created_at_ms: u64,
+        response_id: &'a str,
+    ) -> Stored<'a, Option<Json>>;
 
     /// The response of the request with this id, the newest if several have it.
     fn response_of_request<'a>(&'a self, admin: Admin<'a>, request_id: &'a str) -> Stored<'a, Option<String>>;

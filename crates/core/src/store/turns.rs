@@ -9,14 +9,15 @@ use super::{
     Stored,
     agents::SessionEnd,
     bank::{Approval, ToolRun},
+    limits::HoldSettlement,
     processes::ProcessId,
     responses::{EventChunk, ResponseState},
 };
 use crate::{
+    TurnSummary,
     history::UpstreamMemory,
     raw_answer::RawAnswer,
     scope::{Admin, Scope},
-    turn_summary::TurnSummary,
 };
 
 /// Where a response's items are, in the store's own terms; opaque to callers.
@@ -60,6 +61,8 @@ pub struct TurnWrite {
     pub summary: Option<Box<TurnSummary>>,
     /// The answer for retries with the same idempotency key; with the last step.
     pub answer: Option<(IdempotencyKey, Option<Answer>)>,
+    /// Reservations of limits that end with this step.
+    pub settlements: Vec<HoldSettlement>,
 }
 
 /// A new response.

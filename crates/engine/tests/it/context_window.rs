@@ -12,7 +12,10 @@ use amalgam_core::{
 use futures_util::stream;
 use serde_json::json;
 
-use crate::model::{engine, start};
+use crate::{
+    kept::scope,
+    model::{engine, start},
+};
 
 /// A model with a window of so many words, which refuses longer prompts. The body is the words themselves.
 struct Narrow {
@@ -176,8 +179,8 @@ async fn counting_takes_a_place_as_a_turn_does() {
     let candidate = model.candidate(None);
     let spoken = vec![CountableText { text: "two words".to_owned(), media: 1 }];
     let weight = 2 + TokenCount::PER_MEDIA + TokenCount::PER_MESSAGE;
-    assert_eq!(engine.weigh(&candidate, spoken.clone()).await.unwrap(), [weight]);
+    assert_eq!(engine.weigh(&scope(), &candidate, spoken.clone()).await.unwrap(), [weight]);
     assert_eq!(admission.in_flight(), 0);
     admission.close();
-    assert_eq!(engine.weigh(&candidate, spoken).await.unwrap_err().kind, FaultKind::ShuttingDown);
+    assert_eq!(engine.weigh(&scope(), &candidate, spoken).await.unwrap_err().kind, FaultKind::ShuttingDown);
 }

@@ -6,7 +6,7 @@ use amalgam_core::{
     Delivery, FaultKind, ModelError, Operator, Rights, Scope, Store, TenantState, no_items,
     store::{Begin, ProcessId, StoredResponse},
 };
-use amalgam_engine::{Admission, Engine, Run, TurnStorage, read_tail};
+use amalgam_engine::{Admission, AdmissionSettings, Engine, Run, TurnStorage, read_tail};
 use amalgam_protocol::{ResponseSettings, Status};
 use amalgam_store_sqlite::{Sqlite, SqliteOptions};
 use amalgam_testkit::{check, sse};
@@ -30,7 +30,7 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let store: Arc<dyn Store> =
             Arc::new(Sqlite::open(folder.path().join("a.db"), SqliteOptions::default()).unwrap());
-        let engine = engine_over(Arc::clone(&store), Admission::new(8), 1);
+        let engine = engine_over(Arc::clone(&store), Admission::new(AdmissionSettings::without_queue(8)), 1);
         Self { store, engine, folder }
     }
 

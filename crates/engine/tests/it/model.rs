@@ -14,7 +14,9 @@ use amalgam_core::{
     FetchedFile, Finish, Loss, Model, ModelError, ModelEvent, ModelRequest, ModelStream, Payload, PreparedRequest,
     Store, normalise, store::ProcessId,
 };
-use amalgam_engine::{Admission, Engine, EngineSettings, ModelCall, Run, ToolLimits, TurnStart, TurnStorage};
+use amalgam_engine::{
+    Admission, AdmissionSettings, Engine, EngineSettings, ModelCall, Run, ToolLimits, TurnStart, TurnStorage,
+};
 use amalgam_protocol::{Effective, Literal, ResponseParameters, ResponseSettings, Usage};
 use amalgam_store_sqlite::{Sqlite, SqliteOptions};
 use bytes::Bytes;
@@ -235,6 +237,7 @@ pub(crate) fn engine_with(store: Arc<dyn Store>, admission: Admission, process: 
         transcripts: Some(Duration::from_secs(3600)),
         upload_bytes: 1024 * 1024,
         tools,
+        reserve_output_tokens: 1024,
     };
     Engine::new(
         settings,
@@ -248,7 +251,7 @@ pub(crate) fn engine_with(store: Arc<dyn Store>, admission: Admission, process: 
 }
 
 pub(crate) fn engine(room: usize) -> (Engine, Admission) {
-    let admission = Admission::new(room);
+    let admission = Admission::new(AdmissionSettings::without_queue(room));
     // Turns that are not stored never use it, so it may be deleted by then.
     let folder = tempfile::tempdir().unwrap();
     let store = Sqlite::open(folder.path().join("store.db"), SqliteOptions::default()).unwrap();
@@ -295,6 +298,7 @@ pub(crate) async fn start_kept(
         identity: &identity,
         storage: keep.map(|keep| keep(&settings)),
         origin: amalgam_core::TurnOrigin::default(),
+        began: tokio::time::Instant::now(),
         resumes_after: None,
         settings,
         call: ModelCall {

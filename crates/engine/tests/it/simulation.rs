@@ -6,8 +6,10 @@
 
 mod actors;
 mod assistant;
+mod console;
 mod execute;
 mod invariants;
+mod limits;
 mod setup;
 mod store;
 mod unasked;
@@ -17,7 +19,7 @@ mod world;
 use std::{sync::Arc, time::Duration};
 
 use amalgam_core::{BoxFuture, Candidate, Clock, Delivery, Fault, FaultKind, Fetch, FetchedFile, Model, Store};
-use amalgam_engine::{Admission, Engine, EngineSettings, Identity};
+use amalgam_engine::{Admission, AdmissionSettings, Engine, EngineSettings, Identity};
 use futures_util::StreamExt;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tokio::runtime::Builder;
@@ -131,12 +133,13 @@ fn engine(setup: &Setup, world: &Arc<World>, process: amalgam_core::store::Proce
         transcripts: Some(Duration::from_secs(3600)),
         upload_bytes: 1024 * 1024,
         tools: setup.limits,
+        reserve_output_tokens: 1024,
     };
     let store: Arc<dyn Store> = Arc::new(SimStore(Arc::clone(world)));
     let clock = Arc::clone(world) as Arc<dyn Clock>;
     Engine::new(
         settings,
-        Admission::new(1),
+        Admission::new(AdmissionSettings::without_queue(1)),
         clock,
         Arc::new(NoAddress),
         store,

@@ -66,6 +66,7 @@ impl Tooled<'_> {
             identity: &self.identity,
             storage: self.keep.map(|keep| keep(&settings, self.delivery == Delivery::Stream)),
             origin: amalgam_core::TurnOrigin::default(),
+            began: tokio::time::Instant::now(),
             resumes_after: None,
             settings,
             call: ModelCall {

@@ -243,7 +243,7 @@ fn reasoning(scene: &Scene, calls: &[&Offer<'_>]) -> String {
     let words = scene.question.split_whitespace().count();
     let mut text = format!("The last message has {words} words. ");
     match (calls, scene.results.len()) {
-        ([], 0) => text.push_str("No tool is question for, so I describe what arrived."),
+        ([], 0) => text.push_str("The message asks for no tool, so I describe what arrived."),
         ([], count) => text.push_str(&format!("{count} tool results are there, so I report them.")),
         (calls, _) => {
             let names: Vec<&str> = calls.iter().map(|offer| offer.target.name.as_str()).collect();

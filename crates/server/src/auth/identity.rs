@@ -17,6 +17,9 @@ pub(super) const USER: HeaderName = HeaderName::from_static("x-amalgam-user");
 /// The owner of data of callers with a configured key, and of callers without a key.
 const CONFIGURED_OWNER: &str = "key:config";
 
+/// The owner of data of sessions of the console that no key has opened.
+const CONSOLE_OWNER: &str = "key:console";
+
 /// A verified credential.
 #[derive(Debug)]
 pub(super) struct Identity {
@@ -26,6 +29,8 @@ pub(super) struct Identity {
     acts_for: ActsFor,
     /// The id of the key in the store.
     pub(super) key_id: Option<String>,
+    /// The browser session.
+    pub(super) session_id: Option<String>,
     /// Milliseconds since 1970.
     pub(super) expires_at_ms: Option<u64>,
 }
@@ -46,13 +51,13 @@ impl Identity {
             None => (format!("{KEY_OWNER}{}", key.id).into(), ActsFor::AnyUser),
         };
         let scope = authenticated(tenant, user, key.rights).with_key(Some(key.id.as_str().into()));
-        Self { scope, acts_for, key_id: Some(key.id.clone()), expires_at_ms: key.expires_at_ms }
+        Self { scope, acts_for, key_id: Some(key.id.clone()), session_id: None, expires_at_ms: key.expires_at_ms }
     }
 
     /// A key of the configuration.
     pub(super) fn configured(tenant: &TenantRecord, rights: Rights) -> Self {
         let scope = authenticated(tenant, CONFIGURED_OWNER.into(), rights);
-        Self { scope, acts_for: ActsFor::AnyUser, key_id: None, expires_at_ms: None }
+        Self { scope, acts_for: ActsFor::AnyUser, key_id: None, session_id: None, expires_at_ms: None }
     }
 
     /// A caller without a key, where none is needed.
@@ -67,7 +72,20 @@ impl Identity {
             return None;
         }
         let scope = authenticated(tenant, subject.into(), Rights::USE);
-        Some(Self { scope, acts_for: ActsFor::OwnUser, key_id: None, expires_at_ms: Some(expires_at_ms) })
+        let expires_at_ms = Some(expires_at_ms);
+        Some(Self { scope, acts_for: ActsFor::OwnUser, key_id: None, session_id: None, expires_at_ms })
+    }
+
+    /// A browser session that access to the server's machine has opened.
+    pub(super) fn of_console(tenant: &TenantRecord, rights: Rights) -> Self {
+        let scope = authenticated(tenant, CONSOLE_OWNER.into(), rights);
+        Self { scope, acts_for: ActsFor::AnyUser, key_id: None, session_id: None, expires_at_ms: None }
+    }
+
+    /// The same in a browser session, which ends at this time at the latest.
+    pub(super) fn in_session(self, id: String, ends_at_ms: u64) -> Self {
+        let expires_at_ms = Some(self.expires_at_ms.map_or(ends_at_ms, |at| at.min(ends_at_ms)));
+        Self { session_id: Some(id), expires_at_ms, ..self }
     }
 
     pub(super) fn tenant_id(&self) -> i64 {

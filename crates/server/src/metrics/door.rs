@@ -22,7 +22,7 @@ pub(crate) fn of_path(path: &str) -> Door {
             _ => Door::Other,
         },
         "admin" => Door::Admin,
-        "" | "docs" | "healthz" | "llms.txt" | "metrics" | "openapi.json" | "readyz" => Door::Operations,
+        "" | "console" | "docs" | "healthz" | "llms.txt" | "metrics" | "openapi.json" | "readyz" => Door::Operations,
         _ => Door::Other,
     }
 }

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use amalgam_core::store::FlushMeter;
+use amalgam_core::{TelemetryMeter, TelemetrySignal, store::FlushMeter};
 use amalgam_protocol::Usage;
 use prometheus_client::{
     collector::Collector,
@@ -289,6 +289,27 @@ impl Collector for FlushCollector {
         let help = "Writes that were committed";
         let writes = encoder.encode_descriptor("store_flushed_writes", help, None, MetricType::Counter)?;
         ConstCounter::new(flushes.writes).encode(writes)
+    }
+}
+
+/// What was exported to a telemetry collector, and what was dropped.
+#[derive(Debug)]
+pub(super) struct TelemetryCollector(pub(super) TelemetryMeter);
+
+impl Collector for TelemetryCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let read = TelemetrySignal::ALL.map(|signal| (signal.name(), self.0.read(signal)));
+        let help = "Spans and exports of metrics that the telemetry collector accepted";
+        let mut exported = encoder.encode_descriptor("telemetry_exported", help, None, MetricType::Counter)?;
+        for (signal, (number, _)) in read {
+            ConstCounter::new(number).encode(exported.encode_family(&[("signal", signal)])?)?;
+        }
+        let help = "Spans and exports of metrics that no telemetry collector received";
+        let mut dropped = encoder.encode_descriptor("telemetry_dropped", help, None, MetricType::Counter)?;
+        for (signal, (_, number)) in read {
+            ConstCounter::new(number).encode(dropped.encode_family(&[("signal", signal)])?)?;
+        }
+        Ok(())
     }
 }
 

@@ -37,7 +37,8 @@ impl http_body::Body for ObservedBody {
     type Error = Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(context);
+        let Self { body, request, .. } = &mut *self;
+        let polled = request.span().in_scope(|| Pin::new(body).poll_frame(context));
         match &polled {
             Poll::Ready(None) => self.end(RequestEnd::Answered),
             Poll::Ready(Some(Err(_))) => self.end(RequestEnd::Disconnected),

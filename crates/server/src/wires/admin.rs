@@ -8,9 +8,11 @@ mod approvals;
 mod audit;
 pub(super) mod call;
 mod configs;
+mod console;
 mod diagnosis;
 mod keys;
 mod knowledge;
+mod limits;
 mod modes;
 mod profiles;
 mod reload;
@@ -20,12 +22,15 @@ mod tools;
 mod turns;
 mod usage;
 
+use amalgam_core::LimitKind;
 use axum::{
     Router,
     routing::{get, post},
 };
 
 use crate::app::CurrentApp;
+
+pub(super) use console::{OWN_SESSION as OWN_CONSOLE_SESSION, SESSIONS as CONSOLE_SESSIONS};
 
 pub(super) fn routes() -> Router<CurrentApp> {
     Router::new()
@@ -59,4 +64,14 @@ pub(super) fn routes() -> Router<CurrentApp> {
         .route("/admin/reload", post(reload::reload))
         .route("/admin/turns/{response_id}", get(turns::retrieve))
         .route("/admin/usage", get(usage::report))
+        .route("/admin/limits", get(limits::list))
+        .route("/admin/limits/tenants/{id}", limits::routes(LimitKind::Tenant))
+        .route("/admin/limits/keys/{id}", limits::routes(LimitKind::Key))
+        .route("/admin/limits/users/{id}", limits::routes(LimitKind::User))
+        .route("/admin/limits/models/{*id}", limits::routes(LimitKind::Model))
+        .route("/admin/console", get(console::status))
+        .route("/admin/console/link", post(console::redeem_link))
+        .route(CONSOLE_SESSIONS, get(console::list).post(console::open))
+        .route("/admin/console/sessions/{session_id}", axum::routing::delete(console::end))
+        .route(OWN_CONSOLE_SESSION, axum::routing::delete(console::sign_out))
 }

@@ -48,6 +48,14 @@ async fn ready(State(app): State<Arc<App>>) -> Response {
 
 /// All metrics. A queue that the store cannot count now is left out.
 async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
+    let format = ExpositionFormat::accepted(&headers);
+    let mut response = Response::new(Body::from(metrics_text(&app, format).await));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
+    response
+}
+
+/// All metrics as text.
+pub(crate) async fn metrics_text(app: &App, format: ExpositionFormat) -> String {
     let counted = tokio::time::timeout(PING, app.store.count_queued(Operator::of_this_process(), 0)).await;
     let background = counted.ok().and_then(Result::ok).map(|(_, of_all)| of_all);
     let live = LiveState {
@@ -55,13 +63,11 @@ async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
         queued: vec![
             (TurnQueue::Background, background),
             (TurnQueue::Session, Some(app.session_queues.waiting() as u64)),
+            (TurnQueue::Admission, Some(app.engine.waiting() as u64)),
         ],
         breakers: app.catalog.resting(),
     };
-    let format = ExpositionFormat::accepted(&headers);
-    let mut response = Response::new(Body::from(app.log.metrics().render(live, format)));
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
-    response
+    app.log.metrics().render(live, format)
 }
 
 fn json(status: StatusCode, body: impl Into<Body>) -> Response {

@@ -1,6 +1,7 @@
 //! The site as a browser, a program and a cache get it.
 
 use amalgam_core::TenantState;
+use http::StatusCode;
 use http_body_util::BodyExt as _;
 use tower::ServiceExt as _;
 
@@ -24,7 +25,7 @@ async fn a_link_of_the_index_opens_a_page_wherever_the_index_is() {
     for (path, base) in [("/docs", "docs/"), ("/docs/", "")] {
         for headers in [&[BROWSER][..], &[]] {
             let (_, _, index) = get(path, headers).await;
-            for document in DOCUMENTS.iter() {
+            for document in DOCUMENTATION.iter() {
                 let linked = [format!("href=\"{base}{}\"", document.name), format!("]({base}{})", document.name)];
                 assert!(linked.iter().any(|link| index.contains(link)), "{path}: {}", document.name);
                 let (status, _, text) = get(&format!("/docs/{}", document.name), &[]).await;

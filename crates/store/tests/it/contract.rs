@@ -8,12 +8,14 @@ pub(crate) mod approvals;
 pub(crate) mod audit;
 pub(crate) mod bank;
 pub(crate) mod claims;
+pub(crate) mod console;
 pub(crate) mod conversations;
 pub(crate) mod courses;
 pub(crate) mod execute;
 pub(crate) mod isolation;
 pub(crate) mod journal;
 pub(crate) mod knowledge;
+pub(crate) mod limits;
 pub(crate) mod lineage;
 pub(crate) mod modes;
 pub(crate) mod processes;
@@ -72,10 +74,11 @@ macro_rules! contract {
             }
             turn_list {
                 a_turn_is_listed_while_it_runs_and_counted_when_it_ends
+                spans_are_stored_with_the_end_of_a_turn_and_a_queued_turn_keeps_its_trace
                 a_turn_that_is_written_twice_is_counted_once
                 a_turn_that_was_cancelled_from_outside_counts_with_what_it_used
-                a_turn_of_a_dead_process_is_listed_as_failed
-                a_turn_that_was_cancelled_while_it_waited_is_listed_as_cancelled
+                a_turn_of_a_dead_process_is_listed_and_counted_as_failed
+                a_turn_that_was_cancelled_while_it_waited_is_listed_and_counted
                 turns_are_found_by_every_filter
                 pages_of_turns_have_no_gaps_and_no_repetitions
                 the_usage_is_the_sum_of_the_turns_that_were_written_at_once
@@ -204,6 +207,19 @@ macro_rules! contract {
                 deliveries_are_claimed_once_and_in_order
                 the_write_that_ends_a_background_turn_enqueues_its_event
             }
+            limits {
+                a_limit_is_read_back_changed_listed_and_deleted
+                a_reservation_takes_from_all_limits_or_from_none
+                a_hold_is_settled_once_and_by_fact
+                the_write_that_ends_a_turn_settles_its_holds
+                a_lost_write_settles_no_hold
+                holds_of_a_dead_process_count_as_they_were_reserved
+                a_hold_of_a_deleted_limit_does_not_change_the_next_one
+                a_budget_is_announced_at_each_threshold_once
+                racing_calls_never_exceed_a_limit_and_in_the_end_the_facts_are_counted
+                a_turn_that_waits_is_notified_when_another_one_ends
+                imported_prices_are_read_back_exactly
+            }
             modes {
                 modes_are_read_back_as_they_were_put
                 a_mode_takes_the_place_of_the_one_of_its_name
@@ -240,6 +256,12 @@ macro_rules! contract {
                 keys_are_found_by_their_hash_and_revoked_once
                 keys_are_listed_by_their_ids
                 the_first_memory_stays_unless_it_is_replaced
+            }
+            console {
+                a_session_is_found_by_its_token_and_ends_once
+                sessions_that_are_over_go_with_the_next_sign_in
+                sessions_are_listed_by_tenant
+                a_link_is_used_once_and_in_time
             }
             processes {
                 processes_are_known_by_their_last_beat

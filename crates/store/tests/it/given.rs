@@ -115,6 +115,7 @@ impl Turn {
             approvals: Vec::new(),
             session: None,
             answer: None,
+            settlements: Vec::new(),
         }
     }
 

@@ -4,6 +4,7 @@
 
 mod bounds;
 mod given;
+mod limits;
 mod opening;
 mod outage;
 mod processes;

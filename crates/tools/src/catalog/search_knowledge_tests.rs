@@ -9,7 +9,7 @@ async fn run(library: Library, arguments: &str) -> Result<Value, ToolError> {
     let tool = builtin(&library.ports());
     let scope = Scope::authenticated(1, "ana", TenantState::Stored, Rights::USE);
     let arguments = Raw::parse(arguments.as_bytes()).unwrap();
-    let output = tool.run.run(ToolCall { scope: &scope, call_id: "call_1", key: "k", arguments }).await?;
+    let output = tool.run.run(ToolCall { scope: &scope, call_id: "call_1", key: "k", arguments, trace: None }).await?;
     Ok(serde_json::from_slice(output.output.bytes()).unwrap())
 }
 

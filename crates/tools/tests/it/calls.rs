@@ -59,7 +59,7 @@ pub(crate) async fn call<T>(arguments: &Json, work: impl AsyncFnOnce(ToolCall<'_
 /// Runs `work` with a call of this tenant.
 pub(crate) async fn call_of<T>(tenant_id: i64, arguments: &Json, work: impl AsyncFnOnce(ToolCall<'_>) -> T) -> T {
     let scope = scope_of(tenant_id);
-    work(ToolCall { scope: &scope, call_id: "call_1", key: "key-1", arguments: arguments.raw() }).await
+    work(ToolCall { scope: &scope, call_id: "call_1", key: "key-1", arguments: arguments.raw(), trace: None }).await
 }
 
 pub(crate) fn json_of(text: &str) -> Json {

@@ -4,24 +4,30 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::Path;
 
-use amalgam_administration::keys::IssuedKey;
 use anyhow::Context as _;
 use secrecy::ExposeSecret as _;
 use tracing::info;
 
 use super::sockets::Listener;
+use crate::cmd::console;
 use crate::cmd::version::{COMMIT, VERSION};
 use crate::config::{Config, StoreUrl};
+use crate::tenancy::FirstKey;
 use crate::terminal::print_stdout;
 
 /// The file of the first key in the data folder.
 const KEY_FILE: &str = "admin.key";
 
-/// Hands over the first key of a new store: to the terminal, or to a file that only this user can read. Output that is not a
+/// Hands over the first key of a new store: to the terminal, with a link that opens the console at this address, or to a file that only this user can read. Output that is not a
 /// terminal is usually collected and stored, where a key does not belong.
-pub(super) fn hand_over_first_key(config: &Config, issued: &IssuedKey) -> anyhow::Result<()> {
+pub(super) fn hand_over_first_key(config: &Config, first: &FirstKey, address: &str) -> anyhow::Result<()> {
+    let FirstKey { issued, console_link } = first;
     if io::stdout().is_terminal() {
         print_stdout(format_args!("admin key (shown once): {}", issued.key.expose_secret()))?;
+        if let Some(token) = console_link {
+            let link = console::link(address, token);
+            print_stdout(format_args!("console (opens once, within 15 minutes): {link}"))?;
+        }
         return Ok(());
     }
     let path = config.data.join(KEY_FILE);

@@ -17,7 +17,7 @@ use crate::support::{Delivery, FINAL, Script, Wire, asking, final_after_a_death}
 const CALLERS: usize = 2;
 
 /// Between two looks at what has not ended.
-const LOOK: Duration = Duration::from_millis(150);
+pub(crate) const LOOK: Duration = Duration::from_millis(150);
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +103,10 @@ pub(crate) async fn load(client: &Client, cycle: usize, stop: watch::Receiver<bo
 }
 
 impl Promise {
+    pub(crate) fn is_background(&self) -> bool {
+        self.kind.is_background()
+    }
+
     /// Asks, and writes down what comes of it. An error means that the server is gone.
     async fn ask(&mut self, client: &Client) -> Result<(), String> {
         let mut request = asking(self.kind.wire(), self.kind.delivery(), &json!({"input": self.marker}));

@@ -95,9 +95,9 @@ fn resident_kib(amalgam: &Amalgam) -> u64 {
 }
 
 #[tokio::test]
-async fn beyond_its_room_the_server_refuses_at_once_and_stays_healthy() {
+async fn without_a_queue_the_server_refuses_at_once_and_stays_healthy() {
     // P7
-    let world = World::with(Setup::new().extra("[limits]\nmax_in_flight = 1"), &[]).await;
+    let world = World::with(Setup::new().extra("[limits]\nmax_in_flight = 1\nqueue_wait = \"0s\""), &[]).await;
     let client = world.amalgam.client();
     for wire in WIRES {
         let gate = Gate::new();

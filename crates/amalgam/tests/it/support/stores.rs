@@ -13,9 +13,13 @@ pub(crate) struct TestStore {
 
 /// The embedded store, and PostgreSQL where a server is named for tests.
 pub(crate) fn stores() -> Vec<TestStore> {
-    let embedded = TestStore { name: "sqlite", database: None };
     let postgres = Database::fresh().map(|database| TestStore { name: "postgres", database: Some(database) });
-    [embedded].into_iter().chain(postgres).collect()
+    [embedded_store()].into_iter().chain(postgres).collect()
+}
+
+/// The store that a server has by itself.
+pub(crate) fn embedded_store() -> TestStore {
+    TestStore { name: "sqlite", database: None }
 }
 
 /// PostgreSQL, which several processes can share; none where no server is named for tests.

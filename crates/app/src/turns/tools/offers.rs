@@ -7,8 +7,9 @@ use std::{
 };
 
 use amalgam_core::{
-    CallDisplay, Fault, Loss, ResolvedTool, ServerTool, ToolRequest, file_search::FILE_SEARCH, wire_name,
+    CallDisplay, Fault, Loss, ResolvedTool, Scope, ServerTool, ToolRequest, file_search::FILE_SEARCH, wire_name,
 };
+use amalgam_engine::KnownLimits;
 use amalgam_protocol::{Json, Tool, ToolChoice, ToolKind, Writer};
 
 use super::super::request::OfferedTools;
@@ -25,8 +26,28 @@ pub(super) struct Offers<'a> {
     pub(super) losses: Vec<Loss>,
     /// The guidance for tools of the bank, by the name that the model calls.
     pub(super) guidance: Vec<(String, String)>,
-    /// Whether the client runs a tool of the bank.
+    /// Whether the client runs a tool of the bank, or a tool is left out.
     of_bank: bool,
+    allowed: Option<PermittedTools<'a>>,
+}
+
+/// The server-run tools that the limits of a caller name.
+pub(crate) struct PermittedTools<'a> {
+    known: Arc<KnownLimits>,
+    scope: &'a Scope,
+    key_id: Option<&'a str>,
+}
+
+impl<'a> PermittedTools<'a> {
+    /// The tools that this caller may use; none if its limits name no tools.
+    pub(crate) fn of(known: Arc<KnownLimits>, scope: &'a Scope, key_id: Option<&'a str>) -> Option<Self> {
+        known.names_tools(scope, key_id).then_some(Self { known, scope, key_id })
+    }
+
+    fn contains(&self, tool: &ServerTool) -> bool {
+        let names = [tool.own_name.clone(), format!("{}/{}", tool.label, tool.own_name)];
+        self.known.allows_tool(self.scope, self.key_id, &names)
+    }
 }
 
 enum Offer<'a> {
@@ -37,7 +58,7 @@ enum Offer<'a> {
 }
 
 impl<'a> Offers<'a> {
-    pub(super) fn new(tools: &'a [Tool<'a>]) -> Self {
+    pub(super) fn new(tools: &'a [Tool<'a>], allowed: Option<PermittedTools<'a>>) -> Self {
         let mut client_functions = HashSet::new();
         tools.iter().for_each(|tool| name(tool, None, &mut client_functions));
         Self {
@@ -48,6 +69,7 @@ impl<'a> Offers<'a> {
             losses: Vec::new(),
             guidance: Vec::new(),
             of_bank: false,
+            allowed,
         }
     }
 
@@ -125,8 +147,14 @@ impl<'a> Offers<'a> {
         self.of_bank || !self.server.is_empty() || !self.listings.is_empty()
     }
 
-    /// Of two tools with the same name the first one wins.
+    /// Of two tools with the same name the first one wins. A tool that the caller's limits do not name is left out.
     fn add(&mut self, index: usize, tool: ServerTool) -> Option<Json> {
+        if self.allowed.as_ref().is_some_and(|allowed| !allowed.contains(&tool)) {
+            self.of_bank = true;
+            let reason = format!("the tool `{}` is not allowed for this caller", tool.own_name);
+            self.losses.push(Loss::new(format!("tools[{index}]"), reason));
+            return None;
+        }
         if self.server.contains_key(&tool.name) || self.client_functions.contains(&tool.name) {
             self.losses.push(Loss::new(format!("tools[{index}]"), format!("another tool is named `{}`", tool.name)));
             return None;

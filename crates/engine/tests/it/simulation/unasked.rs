@@ -151,6 +151,10 @@ impl TenancyStore for SimStore {
         not_simulated()
     }
 
+    fn key<'a>(&'a self, _: Operator, _: &'a str) -> Stored<'a, Option<KeyRecord>> {
+        not_simulated()
+    }
+
     fn revoke_key<'a>(
         &'a self,
         _: Operator,
@@ -185,6 +189,10 @@ impl UsageStore for SimStore {
     }
 
     fn usage<'a>(&'a self, _: TurnsOf<'a>, _: UsageQuery) -> Stored<'a, Vec<UsageSums>> {
+        not_simulated()
+    }
+
+    fn spans_of_turn<'a>(&'a self, _: Admin<'a>, _: u64, _: &'a str) -> Stored<'a, Option<Json>> {
         not_simulated()
     }
 

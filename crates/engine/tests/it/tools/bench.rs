@@ -6,7 +6,7 @@ use amalgam_core::{
     Delivery, Fault, Policy, Rights, Scope, ServerTool, Store, TenantState, ToolOutput,
     store::{StoredResponse, TurnRecord},
 };
-use amalgam_engine::{Admission, Engine, Run, ToolLimits};
+use amalgam_engine::{Admission, AdmissionSettings, Engine, Run, ToolLimits};
 use amalgam_store_sqlite::{Sqlite, SqliteOptions};
 use amalgam_testkit::{check, sse};
 use bytes::Bytes;
@@ -39,7 +39,7 @@ impl Bench {
         let folder = tempfile::tempdir().unwrap();
         let store: Arc<dyn Store> =
             Arc::new(Sqlite::open(folder.path().join("a.db"), SqliteOptions::default()).unwrap());
-        let engine = engine_with(Arc::clone(&store), Admission::new(8), 1, limits);
+        let engine = engine_with(Arc::clone(&store), Admission::new(AdmissionSettings::without_queue(8)), 1, limits);
         Self { store, engine, folder }
     }
 

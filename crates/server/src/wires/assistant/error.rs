@@ -79,6 +79,7 @@ fn status_and_text(fault: &Fault) -> (u16, &str) {
         FaultKind::TooLarge => (413, &fault.message),
         FaultKind::UnsupportedMedia => (415, &fault.message),
         FaultKind::Mismatch => (422, &fault.message),
+        FaultKind::RateLimited | FaultKind::QuotaExceeded => (429, &fault.message),
         FaultKind::Cancelled => (499, &fault.message),
         FaultKind::Overloaded
         | FaultKind::OutOfMemory

@@ -23,14 +23,16 @@ macro_rules! data {
 
 const BASE: [(&str, &str); 1] = data!["document.json"];
 
-const PATHS: [(&str, &str); 15] = data![
+const PATHS: [(&str, &str); 17] = data![
     "paths/agents.json",
     "paths/assistant.json",
     "paths/audit.json",
+    "paths/console.json",
     "paths/conversations.json",
     "paths/execute.json",
     "paths/files.json",
     "paths/knowledge.json",
+    "paths/limits.json",
     "paths/models.json",
     "paths/modes.json",
     "paths/operations.json",

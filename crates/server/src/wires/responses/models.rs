@@ -4,7 +4,7 @@ use amalgam_app::{
     assistant::{is_enabled, require_enabled},
     turns::no_such_model,
 };
-use amalgam_core::{ModelCard, store::AgentProfile};
+use amalgam_core::{ModelCard, Scope, store::AgentProfile};
 use amalgam_protocol::Writer;
 use axum::response::Response;
 
@@ -23,6 +23,13 @@ pub(super) async fn list(Call { app, scope, .. }: Call) -> Result<Response, Wire
             cards.push(card_of(&profile));
         }
     }
+    let known_limits = app.engine.limiter().known();
+    cards.retain(|card| {
+        // By the same names as a request that asks for it.
+        let own = format!("{}/{}", card.owned_by, card.id);
+        let is_allowed = |name: &str| known_limits.check_model(&scope, key_id(&scope), name, None).is_ok();
+        is_allowed(&card.id) || is_allowed(&own)
+    });
     let mut writer = Writer::with_capacity(256 * cards.len() + 64);
     writer.object(|writer| {
         writer.key("object").string("list");
@@ -36,7 +43,11 @@ pub(super) async fn get(Call { app, scope, path, .. }: Call) -> Result<Response,
     let id = path.text(0);
     let mut writer = Writer::with_capacity(512);
     match app.catalog.resolve(&scope, id).await? {
-        Some(route) => write(&mut writer, &route.card),
+        Some(route) => {
+            let known_limits = app.engine.limiter().known();
+            known_limits.check_model(&scope, key_id(&scope), id, route.candidates.first())?;
+            write(&mut writer, &route.card);
+        }
         None => {
             let profile = app.store.profile(&scope, id).await?.filter(|profile| profile.active);
             let profile = profile.ok_or_else(|| no_such_model(id))?;
@@ -45,6 +56,10 @@ pub(super) async fn get(Call { app, scope, path, .. }: Call) -> Result<Response,
         }
     }
     Ok(answer::json(writer.into_bytes()))
+}
+
+fn key_id(scope: &Scope) -> Option<&str> {
+    scope.key_id().map(|id| &**id)
 }
 
 /// A profile as a model: its capabilities depend on its own model.

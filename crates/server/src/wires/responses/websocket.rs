@@ -46,6 +46,7 @@ use crate::{
     auth::{CallerLookup, RequiredRight},
     layers,
     listener::{Switch, Switched},
+    origins::Page,
     wires::headers::is_strict,
 };
 
@@ -273,7 +274,7 @@ where
 }
 
 async fn admitted(app: &App, upgrade: &http::Request<()>) -> Result<Scope, Fault> {
-    match app.auth.admit(upgrade, RequiredRight::Use) {
+    match app.auth.admit(upgrade, RequiredRight::Use, &Page::Own) {
         CallerLookup::Done(admitted) => admitted,
         CallerLookup::Pending(lookup) => lookup.await,
     }

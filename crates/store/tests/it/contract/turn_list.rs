@@ -1,7 +1,9 @@
 //! The list of turns and the usage: every turn once, whatever happens to its process.
 
+use std::time::Duration;
+
 use amalgam_core::{
-    CallSummary, Cost, TenantState, TurnOrigin, TurnSummary, Wire,
+    CallSummary, Cost, Scope, StoredPart, TenantState, TraceContext, TurnOrigin, TurnSpan, TurnStep, TurnSummary, Wire,
     store::{
         CancelOutcome, Ending, TurnCursor, TurnFilter, TurnPage, TurnWrite, TurnsOf, UsageGroup, UsageQuery, UsageSums,
         Within,
@@ -53,6 +55,7 @@ fn running(turn: &Turn) -> TurnSummary {
         first_token_ms: None,
         calls: Vec::new(),
         tools: Vec::new(),
+        spans: Vec::new(),
         losses: 0,
         stored: true,
     }
@@ -136,6 +139,37 @@ pub(crate) async fn a_turn_is_listed_while_it_runs_and_counted_when_it_ends(stor
     assert_eq!(store.turns(of, TurnFilter::default(), None, 10).await.unwrap().turns, []);
 }
 
+pub(crate) async fn spans_are_stored_with_the_end_of_a_turn_and_a_queued_turn_keeps_its_trace(store: Engine) {
+    let trace = TraceContext::parse("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
+    let turn = Turn::new("hi");
+    let mut begun = running(&turn);
+    begun.origin.trace = trace;
+    let begin = TurnWrite { summary: Some(Box::new(begun)), ..turn.beginning(turn.queued()) };
+    keep(&store, &anna(), begin).await;
+    let spans = async |scope: &Scope| {
+        let spans = store.spans_of_turn(scope.admin().unwrap(), NOW, &turn.id).await.unwrap();
+        spans.map(|spans| spans.raw().text().to_owned())
+    };
+    assert_eq!(spans(&anna()).await, None, "they are written with the end");
+    let taken = store.take_queued(operator(), HERE, 5).await.unwrap();
+    assert_eq!(taken.iter().map(|turn| turn.origin.trace).collect::<Vec<_>>(), [trace]);
+    keep(&store, &anna(), turn.starting()).await;
+    let start = std::time::Instant::now();
+    let span = |step, from: u64, to: u64| {
+        TurnSpan::ended(step, start + Duration::from_micros(from), start + Duration::from_micros(to))
+    };
+    let mut summary = ended(&turn, Vec::new());
+    summary.spans = vec![span(TurnStep::Write(StoredPart::Begin), 7, 9), span(TurnStep::Prompt, 0, 4)];
+    keep(&store, &anna(), TurnWrite { summary: Some(Box::new(summary)), ..turn.ending() }).await;
+    let stored = r#"[{"name":"prompt","kind":"prompt","start_us":0,"duration_us":4},{"name":"begin","kind":"store","start_us":7,"duration_us":2}]"#;
+    assert_eq!(spans(&anna()).await.as_deref(), Some(stored));
+    assert_eq!(spans(&scope(2, "anna")).await, None, "another tenant");
+    let anna = anna();
+    let of = TurnsOf::Tenant(Within::Own(anna.admin().unwrap()));
+    let listed = store.turns(of, TurnFilter::default(), None, 10).await.unwrap().turns.remove(0);
+    assert_eq!(listed.trace_id, trace.map(|trace| trace.trace_id));
+}
+
 pub(crate) async fn a_turn_that_is_written_twice_is_counted_once(store: Engine) {
     let (stored, unstored) = (Turn::new("hi"), Turn::new("ho"));
     let summary = ended(&stored, vec![used("a", 5, 7, Some(100))]);
@@ -165,7 +199,7 @@ pub(crate) async fn a_turn_that_was_cancelled_from_outside_counts_with_what_it_u
     assert_eq!(total(&store).await, (1, 1, 0, 5, 7, 100));
 }
 
-pub(crate) async fn a_turn_of_a_dead_process_is_listed_as_failed(store: Engine) {
+pub(crate) async fn a_turn_of_a_dead_process_is_listed_and_counted_as_failed(store: Engine) {
     store.beat(operator(), HERE, 3).await.unwrap();
     let turn = Turn::new("hi");
     let begin = TurnWrite { summary: Some(Box::new(running(&turn))), ..turn.beginning(turn.begin()) };
@@ -173,9 +207,11 @@ pub(crate) async fn a_turn_of_a_dead_process_is_listed_as_failed(store: Engine) 
     store.end_dead_process(operator(), HERE, 3, |_| "{}".to_owned(), NOW + 9).await.unwrap();
     let failed = TurnFilter { status: Some("failed".into()), ..TurnFilter::default() };
     assert_eq!(turns(&store, failed).await, std::slice::from_ref(&turn.id));
+    let sums = usage(&store, Vec::new()).await.remove(0);
+    assert_eq!((counts(&sums), sums.failed_turns), ((1, 0, 0, 0, 0, 0), 1));
 }
 
-pub(crate) async fn a_turn_that_was_cancelled_while_it_waited_is_listed_as_cancelled(store: Engine) {
+pub(crate) async fn a_turn_that_was_cancelled_while_it_waited_is_listed_and_counted(store: Engine) {
     let turn = Turn::new("hi");
     let waiting = TurnSummary { status: Status::Queued, ..running(&turn) };
     let begin = TurnWrite { summary: Some(Box::new(waiting)), ..turn.beginning(turn.queued()) };
@@ -183,6 +219,9 @@ pub(crate) async fn a_turn_that_was_cancelled_while_it_waited_is_listed_as_cance
     store.cancel_response(&anna(), &turn.id, NOW + 1).await.unwrap();
     let cancelled = TurnFilter { status: Some("cancelled".into()), ..TurnFilter::default() };
     assert_eq!(turns(&store, cancelled).await, std::slice::from_ref(&turn.id));
+    store.cancel_response(&anna(), &turn.id, NOW + 2).await.unwrap();
+    let sums = usage(&store, Vec::new()).await.remove(0);
+    assert_eq!((counts(&sums), sums.failed_turns), ((1, 0, 0, 0, 0, 0), 0));
 }
 
 pub(crate) async fn turns_are_found_by_every_filter(store: Engine) {

@@ -102,7 +102,7 @@ fn a_database_from_before_there_were_tools_is_brought_up_to_date_with_what_it_ho
         (turn, next, fork, on)
     });
     // Whatever came later goes; what an index of words keeps goes with it.
-    const TRIGGERS: &str = "DROP TRIGGER webhook_response_updated; DROP TRIGGER webhook_response_added;";
+    const TRIGGERS: &str = "DROP TRIGGER webhook_response_updated;";
     let later = "SELECT 'DROP TABLE IF EXISTS ' || name FROM sqlite_schema
         WHERE type = 'table' AND name NOT LIKE 'sqlite%' AND name NOT IN ('responses', 'items', 'stream_events',
             'transcripts', 'idempotency', 'conversations', 'conversation_items', 'tenants', 'api_keys', 'processes',
