@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     hex::hex,
-    private_fields::{self, ModelCall},
+    private_fields::{self, ModelCallId},
     store::FoundChunk,
 };
 
@@ -88,19 +88,21 @@ fn file_id(chunk: &FoundChunk) -> String {
 
 /// A result that can be cited.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Source {
+pub struct CitationSource {
     /// The id in its marker.
-    pub(crate) id: String,
-    pub(crate) file_id: String,
-    pub(crate) filename: String,
+    pub id: String,
+    /// The id of the file.
+    pub file_id: String,
+    /// The name of the file.
+    pub filename: String,
 }
 
-impl Source {
+impl CitationSource {
     /// All results in a search's output.
-    pub(crate) fn all(output: Raw<'_>) -> Vec<Self> {
+    pub fn all(output: Raw<'_>) -> Vec<Self> {
         let source = |result: Raw<'_>| {
             let marker = result.get("attributes")?.get_str("marker")?;
-            let Marker::Whole(id, _) = Marker::at(&marker) else { return None };
+            let CitationMarker::Whole(id, _) = CitationMarker::at(&marker) else { return None };
             Some(Self {
                 id: id.to_owned(),
                 file_id: result.get_str("file_id")?.into_owned(),
@@ -114,7 +116,7 @@ impl Source {
     }
 
     /// The annotation that cites it at an index of the text.
-    pub(crate) fn annotation(&self, index: usize) -> Json {
+    pub fn annotation(&self, index: usize) -> Json {
         let mut writer = Writer::with_capacity(self.file_id.len() + self.filename.len() + 80);
         writer.object(|writer| {
             writer.key("type").string("file_citation");
@@ -128,7 +130,7 @@ impl Source {
 
 /// The result of parsing text that begins with a bracket.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Marker<'a> {
+pub enum CitationMarker<'a> {
     /// A marker with this id and this length in bytes.
     Whole(&'a str, usize),
     /// Possibly the beginning of a marker.
@@ -137,9 +139,9 @@ pub(crate) enum Marker<'a> {
     No,
 }
 
-impl<'a> Marker<'a> {
+impl<'a> CitationMarker<'a> {
     /// Parses the start of a text.
-    pub(crate) fn at(text: &'a str) -> Self {
+    pub fn at(text: &'a str) -> Self {
         let Some(rest) = text.strip_prefix(MARKER) else {
             return if MARKER.starts_with(text) { Self::Partial } else { Self::No };
         };
@@ -156,25 +158,29 @@ impl<'a> Marker<'a> {
 }
 
 /// The content of a search item.
-pub(crate) struct Search<'a> {
-    pub(crate) id: &'a str,
-    pub(crate) call_id: Option<&'a str>,
-    pub(crate) status: &'a str,
-    pub(crate) queries: &'a [Cow<'a, str>],
+pub struct FileSearchItem<'a> {
+    /// The id of the item.
+    pub id: &'a str,
+    /// The model's id of the call.
+    pub call_id: Option<&'a str>,
+    /// The status of the item.
+    pub status: &'a str,
+    /// What is searched for.
+    pub queries: &'a [Cow<'a, str>],
     /// The output for the model, once it is known.
-    pub(crate) output: Option<Raw<'a>>,
+    pub output: Option<Raw<'a>>,
     /// Whether its caller sees the results.
-    pub(crate) results: bool,
+    pub results: bool,
 }
 
-impl Search<'_> {
+impl FileSearchItem<'_> {
     /// The item as its caller sees it.
-    pub(crate) fn shown(&self) -> Json {
+    pub fn shown(&self) -> Json {
         self.item(self.shown_results(), |_| {})
     }
 
     /// The item as it is stored: with the output for the model and the model's call id.
-    pub(crate) fn stored(&self, call: ModelCall<'_>) -> Json {
+    pub fn stored(&self, call: ModelCallId<'_>) -> Json {
         let results = self.shown_results();
         let hidden = self.output.filter(|_| results.is_none());
         self.item(results, |writer| {

@@ -37,9 +37,9 @@ fn a_result_has_the_published_fields_and_a_marker() {
     });
     assert_eq!(value(|writer| write_result(writer, &chunk(), 0.75)), expected);
     let output = json!([expected, {"file_id": "x"}, 5]).to_string();
-    let source = Source { id: "7".to_owned(), file_id, filename: "src/retry.rs".to_owned() };
-    assert_eq!(Source::all(Raw::parse(output.as_bytes()).unwrap()), [source]);
-    assert_eq!(Source::all(Raw::EMPTY_OBJECT), []);
+    let source = CitationSource { id: "7".to_owned(), file_id, filename: "src/retry.rs".to_owned() };
+    assert_eq!(CitationSource::all(Raw::parse(output.as_bytes()).unwrap()), [source]);
+    assert_eq!(CitationSource::all(Raw::EMPTY_OBJECT), []);
 }
 
 #[test]
@@ -70,12 +70,12 @@ fn queries_are_read_in_either_form() {
 #[test]
 fn a_marker_is_whole_begun_or_none() {
     for begun in ["[", "[k", "[kb", "[kb:", "[kb:7", "[kb:a_B-9"] {
-        assert_eq!(Marker::at(begun), Marker::Partial, "{begun}");
+        assert_eq!(CitationMarker::at(begun), CitationMarker::Partial, "{begun}");
     }
     for other in ["[x", "[kb]", "[kb:]", "[kb:7 ]", "[kb:ü]", "[KB:7]", &format!("[kb:{}", "7".repeat(65))] {
-        assert_eq!(Marker::at(other), Marker::No, "{other}");
+        assert_eq!(CitationMarker::at(other), CitationMarker::No, "{other}");
     }
-    assert_eq!(Marker::at("[kb:7] and"), Marker::Whole("7", 6));
+    assert_eq!(CitationMarker::at("[kb:7] and"), CitationMarker::Whole("7", 6));
 }
 
 #[test]

@@ -4,7 +4,6 @@ mod audit;
 mod call_recorder;
 mod catalog;
 pub mod compaction;
-mod emit;
 mod fault;
 pub mod file_search;
 mod hex;
@@ -43,7 +42,6 @@ pub use audit::{
 };
 pub use call_recorder::{CallRecorder, CallRecording};
 pub use catalog::{Candidate, Catalog, ModelCard, ModelSelection, Route};
-pub use emit::{Emitter, HostedCall, HostedCallResult, PartialAnswer, Start};
 pub use fault::{Fault, FaultKind, FaultParts};
 pub use hex::hex;
 pub use history::{
@@ -60,12 +58,13 @@ pub use model::{
 };
 pub use network::{Network, NotANetwork};
 pub use ports::{BoxFuture, Clock, Fetch, FetchedFile, Seal};
+pub use private_fields::ModelCallId;
 pub use raw_answer::RawAnswer;
 pub use retrieval::{ComparisonOperator, Condition, Embedder, Retrieval, RetrievalQuery, RetrievalResult};
 pub use scope::{Admin, Operator, Rights, Scope, TenantState};
 pub use session::{ServerCall, SessionTurn, TurnEnd, answer_text};
 pub use store::{Store, StoreError};
-pub use stored_response::{array_of, no_items};
+pub use stored_response::{array_of, error_frame, no_items};
 pub use tool::{
     AllowedNames, AnswerCheck, ApprovalRule, ArgumentCheck, BANK_LABEL, BankFault, BuiltinDescription, CallDisplay,
     Decider, FileSearchRequest, Handler, McpServerRequest, OWN_LABEL, OnError, Policy, ResolvedTool, SecretText,

@@ -1,6 +1,6 @@
 //! The port to models: a [`Model`] takes a [`ModelRequest`] and answers with [`ModelEvent`]s.
 //!
-//! A model yields small events; [`crate::Emitter`] alone assigns ids, order and sequence numbers.
+//! A model yields small events; the emitter (`amalgam_emitter`) alone assigns ids, order and sequence numbers.
 
 mod error;
 mod event;

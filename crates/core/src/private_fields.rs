@@ -21,16 +21,16 @@ pub(crate) fn is_private(name: JsonStr<'_>) -> bool {
 
 /// The ids by which the model knows a call.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ModelCall<'a> {
+pub struct ModelCallId<'a> {
     /// The model's id of the call, or the one that replaced a missing or repeated one.
-    pub(crate) call_id: &'a str,
+    pub call_id: &'a str,
     /// The number of the answer that contains it.
-    pub(crate) round: u64,
+    pub round: u64,
 }
 
-impl ModelCall<'_> {
+impl ModelCallId<'_> {
     /// Writes the private fields.
-    pub(crate) fn write_fields(self, writer: &mut Writer) {
+    pub fn write_fields(self, writer: &mut Writer) {
         writer.key(CALL_ID).string(self.call_id);
         writer.key(ROUND).number(self.round);
     }

@@ -112,7 +112,7 @@ impl StoredResponse {
 }
 
 /// The `error` event: nested for the specification, flat for the SDKs.
-pub(crate) fn error_frame(writer: &mut Writer, sequence: u64, error: &ErrorObject) {
+pub fn error_frame(writer: &mut Writer, sequence: u64, error: &ErrorObject) {
     writer.frame(EventKind::Error.name(), |writer| {
         writer.key("sequence_number").number(sequence);
         writer.key("error").object(|writer| error.write_fields(writer));

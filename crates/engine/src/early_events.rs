@@ -10,7 +10,8 @@ use std::{
     time::Duration,
 };
 
-use amalgam_core::{Delivery, Emitter, Fault, Ids, Start, Stem};
+use amalgam_core::{Delivery, Fault, Ids, Stem};
+use amalgam_emitter::{Emitter, ResponseStart};
 use amalgam_protocol::{EventBatch, Json};
 use futures_core::Stream;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -46,7 +47,7 @@ impl<F> EarlyEvents<F> {
     /// Begins the stream of a turn. Dropping it ends the turn.
     pub fn new(engine: &Engine, announced: StreamHead, beginning: F) -> Self {
         let StreamHead { identity, settings, .. } = announced;
-        let mut emitter = Emitter::new(Start {
+        let mut emitter = Emitter::new(ResponseStart {
             ids: Stem::of(&identity.response_id).map_or(Ids::Unguessable, Ids::Within),
             response_id: identity.response_id,
             created_at: identity.created_at_ms / 1000,

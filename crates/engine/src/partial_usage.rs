@@ -3,7 +3,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use amalgam_core::{Model, PartialAnswer, PreparedRequest};
+use amalgam_core::{Model, PreparedRequest};
+use amalgam_emitter::PartialAnswer;
 use amalgam_protocol::Usage;
 
 use crate::{context_window::run_blocking, run::Run};

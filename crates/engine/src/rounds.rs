@@ -13,13 +13,14 @@ use std::{
 };
 
 use amalgam_core::{
-    BoxFuture, CallDisplay, Fault, FaultKind, Finish, HostedCall, IdKind, ModelEvent, ServerTool,
+    BoxFuture, CallDisplay, Fault, FaultKind, Finish, IdKind, ModelEvent, ServerTool,
     store::{Approval, ToolRun},
     turn::{
         CallDecision, CallResult, Cap, Caps, RequestedCall, Step, StepOrderError, SubstituteOutput, ToolFailure, Turn,
         TurnUsage,
     },
 };
+use amalgam_emitter::HostedCall;
 use amalgam_protocol::Json;
 use tokio::sync::mpsc;
 

@@ -3,10 +3,11 @@
 use std::{collections::HashSet, pin::pin, sync::Arc, time::Duration};
 
 use amalgam_core::{
-    BoxFuture, Clock, Delivery, Emitter, Fault, FaultKind, Fetch, Ids, Loss, ModelEvent, ModelStream, Start, Stem,
-    Store, StoreError, TurnObserver, TurnOrigin, TurnQueue, TurnSpan, TurnStep, TurnSummary,
+    BoxFuture, Clock, Delivery, Fault, FaultKind, Fetch, Ids, Loss, ModelEvent, ModelStream, Stem, Store, StoreError,
+    TurnObserver, TurnOrigin, TurnQueue, TurnSpan, TurnStep, TurnSummary,
     store::{Ending, ProcessId, WriteOutcome},
 };
+use amalgam_emitter::{Emitter, ResponseStart};
 use amalgam_protocol::{Provenance, ResponseSettings, Status};
 use tokio::{sync::watch, time::Instant};
 use tracing::warn;
@@ -365,7 +366,7 @@ impl Engine {
             }
             None => AcceptedCall::none(),
         };
-        let mut emitter = Emitter::new(Start {
+        let mut emitter = Emitter::new(ResponseStart {
             ids: Stem::of(&response_id).map_or(Ids::Unguessable, Ids::Within),
             response_id,
             created_at: created_at_ms / 1000,

@@ -23,6 +23,7 @@ use amalgam_core::{
     BoxFuture, Clock, Fault, FaultKind, Operator, Rights, Scope, StoreError,
     store::{ConsoleStore, TenancyStore, TenantRecord},
 };
+use amalgam_listener::{ConnectionKey, KeyConnections, Peer, TrustedProxies};
 use arc_swap::ArcSwap;
 use http::{Extensions, HeaderMap, Request, Uri, header};
 use secrecy::{ExposeSecret, SecretString};
@@ -33,11 +34,7 @@ use self::cache::{Cache, CacheEntry, Hash};
 use self::identity::Identity;
 use self::jwt::Jwt;
 use self::last_used::LastUsed;
-use crate::{
-    listener::{ConnectionKey, KeyConnections, Peer},
-    origins::Page,
-    proxies::TrustedProxies,
-};
+use crate::origins::Page;
 
 pub use self::jwt::{JwksLocation, JwtSettings};
 

@@ -4,10 +4,8 @@ mod app;
 mod auth;
 mod body;
 mod layers;
-mod listener;
 mod metrics;
 mod origins;
-mod proxies;
 mod rate_limits;
 mod request_log;
 mod request_memory;
@@ -16,17 +14,16 @@ mod testing;
 mod text_share;
 mod wires;
 
+pub use amalgam_listener::{
+    CertificateFiles, ConnectionKey, DrainReport, ListenerConfig, ListeningSocket, Peer, ServerTls, TlsError,
+    TrustedProxies, Validity, serve,
+};
 pub use app::{App, CurrentApp, ServerParts};
 pub use auth::{Auth, AuthParts, JwksLocation, JwtSettings};
 pub use body::{BodyLimits, expect_json, read as read_body};
 pub use layers::AuthenticatedRouter;
-pub use listener::{
-    CertificateFiles, ConnectionKey, DrainReport, ListenerConfig, ListeningSocket, Peer, ServerTls, TlsError, Validity,
-    serve,
-};
 pub use metrics::{BuildInfo, Metrics};
 pub use origins::AllowedOrigins;
-pub use proxies::TrustedProxies;
 pub use request_log::{RequestLog, RequestLogSettings};
 pub use request_memory::RequestMemory;
 pub use wires::{ROUTES, RouteInfo, administration, metrics, metrics_text, openapi, router, without_administration};

@@ -30,6 +30,7 @@ use amalgam_core::{
     },
 };
 use amalgam_engine::{Admission, AdmissionSettings, Engine, EngineSettings, QueueLimits, ToolLimits};
+use amalgam_listener::TrustedProxies;
 use amalgam_protocol::Json;
 use axum::body::Body;
 use http::{HeaderMap, Method, Request, StatusCode};
@@ -44,7 +45,6 @@ use crate::{
     layers::AuthenticatedRouter,
     metrics::{BuildInfo, Metrics},
     origins::AllowedOrigins,
-    proxies::TrustedProxies,
     request_log::{RequestLog, RequestLogSettings},
     wires::router,
 };

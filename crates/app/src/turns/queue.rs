@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use amalgam_core::{
-    BoxFuture, Delivery, Emitter, Fault, FaultKind, Ids, Scope, Start, TurnOrigin, TurnSummary, no_items,
+    BoxFuture, Delivery, Fault, FaultKind, Ids, Scope, TurnOrigin, TurnSummary, no_items,
     store::{
         Answer, Begin, ChainPosition, EventChunk, QueuedTurn, ResponseState, StoredResponse, TurnWrite, WriteOutcome,
     },
 };
+use amalgam_emitter::{Emitter, ResponseStart};
 use amalgam_engine::{Identity, Runner, read_tail};
 use amalgam_protocol::{Provenance, ResponseParameters, ResponseSettings, Status};
 use bytes::Bytes;
@@ -95,7 +96,7 @@ pub(super) async fn enqueue(
     let _place = app.engine.reserve_queue_slot(scope, app.limits.queue).await?;
     let Identity { response_id, created_at_ms } = turn.identity.clone();
     let delivery = if begin.streamed { Delivery::Stream } else { Delivery::Whole };
-    let mut emitter = Emitter::new(Start {
+    let mut emitter = Emitter::new(ResponseStart {
         response_id: response_id.clone(),
         created_at: created_at_ms / 1000,
         settings,

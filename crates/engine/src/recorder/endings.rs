@@ -1,9 +1,10 @@
 //! How turns end: what is stored of a turn that completed, failed or was cancelled.
 
 use amalgam_core::{
-    Emitter, Fault, FaultKind, array_of, no_items,
+    Fault, FaultKind, array_of, no_items,
     store::{Ending, ResponseState},
 };
+use amalgam_emitter::Emitter;
 use amalgam_protocol::{ErrorObject, Provenance, Status};
 
 /// The end of a turn in the emitter's present state.

@@ -3,9 +3,10 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use amalgam_core::{
-    BoxFuture, Emitter, Fault, HostedCall, HostedCallResult, ServerCall, ServerTool,
+    BoxFuture, Fault, ServerCall, ServerTool,
     turn::{SubstituteOutput, ToolFailure},
 };
+use amalgam_emitter::{Emitter, HostedCall, HostedCallResult};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::answer::HeldOutput;

@@ -6,7 +6,7 @@ use super::*;
 
 fn streaming() -> Emitter {
     let effective = Effective { model: "m", stored: false, background: false };
-    let mut emitter = Emitter::new(Start {
+    let mut emitter = Emitter::new(ResponseStart {
         response_id: "resp_1".to_owned(),
         created_at: 0,
         settings: ResponseSettings::new(&CreateResponse::default(), effective),

@@ -1,4 +1,5 @@
-use amalgam_core::{CallHead, Delivery, Emitter, Fault, FaultKind, Ids, ItemExtra, Start};
+use amalgam_core::{CallHead, Delivery, Fault, FaultKind, Ids, ItemExtra};
+use amalgam_emitter::{Emitter, ResponseStart};
 use amalgam_protocol::{CreateResponse, Effective, Literal, ResponseSettings};
 use serde_json::{Value, json};
 
@@ -53,7 +54,7 @@ fn whole(value: &Value) -> Result<Vec<ModelEvent>, ModelError> {
 /// What a client gets, with ids made the same.
 fn response(events: Vec<ModelEvent>) -> Result<Value, Fault> {
     let effective = Effective { model: "m", stored: false, background: false };
-    let mut emitter = Emitter::new(Start {
+    let mut emitter = Emitter::new(ResponseStart {
         response_id: "resp_1".to_owned(),
         created_at: 0,
         settings: ResponseSettings::new(&CreateResponse::default(), effective),

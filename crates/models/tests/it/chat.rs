@@ -3,9 +3,9 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use amalgam_core::{
-    Delivery, Emitter, FaultKind, Finish, Ids, Model, ModelError, ModelEvent, ModelRequest, PreparedRequest, Seal,
-    Start, normalise,
+    Delivery, FaultKind, Finish, Ids, Model, ModelError, ModelEvent, ModelRequest, PreparedRequest, Seal, normalise,
 };
+use amalgam_emitter::{Emitter, ResponseStart};
 use amalgam_models::{Chat, Key, SystemRole, ToolCalls, UpstreamKind, UpstreamSettings};
 use amalgam_protocol::{CreateResponse, Effective, ResponseParameters, ResponseSettings};
 use amalgam_testkit::{Gate, Reply, Upstream};
@@ -95,7 +95,7 @@ fn response(events: Vec<ModelEvent>) -> Value {
     let settings =
         ResponseSettings::new(&CreateResponse::default(), Effective { model: "m", stored: false, background: false });
     let delivery = Delivery::Whole;
-    let mut emitter = Emitter::new(Start {
+    let mut emitter = Emitter::new(ResponseStart {
         response_id: "resp_1".to_owned(),
         created_at: 0,
         settings,

@@ -11,9 +11,8 @@ use std::{
     time::Duration,
 };
 
+use amalgam_listener::network_of;
 use tokio::time::Instant;
-
-use crate::proxies;
 
 /// The maximum number of unknown keys in a burst.
 const BUDGET: f64 = 20.0;
@@ -77,7 +76,7 @@ const SHARED_BUDGET: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 
 /// The address or network that has a budget.
 fn network(address: Option<IpAddr>) -> IpAddr {
-    address.map_or(SHARED_BUDGET, proxies::network)
+    address.map_or(SHARED_BUDGET, network_of)
 }
 
 #[cfg(test)]

@@ -12,10 +12,11 @@ use amalgam_administration::{
     tool_bank::{ToolBank, Trial, TrialError},
 };
 use amalgam_core::{
-    Actor, CallHead, CallKind, Decider, Delivery, Emitter, Finish, Ids, ModelEvent, Policy, Start, number_item,
+    Actor, CallHead, CallKind, Decider, Delivery, Finish, Ids, ModelEvent, Policy, number_item,
     store::{Approval, BankKind, BankTool, Decision},
     write_item,
 };
+use amalgam_emitter::{Emitter, ResponseStart};
 use amalgam_protocol::{
     AddItems, ClientTool, CreateConversation, CreateResponse, Effective, ErrorObject, EventKind, HostedItem,
     HostedTool, Item, ItemKind, Json, Literal, PartKind, Raw, ResponseParameters, ResponseSettings, ToolKind,
@@ -285,7 +286,7 @@ fn closed_lists_of_the_document_are_those_of_the_code() {
 /// Everything that the emitter makes by itself: messages, refusals, thoughts, calls of all three kinds.
 fn emitted(end: fn(&mut Emitter)) -> (Vec<Value>, Value) {
     let request = CreateResponse::default();
-    let mut emitter = Emitter::new(Start {
+    let mut emitter = Emitter::new(ResponseStart {
         response_id: Ids::seeded(1).response(1_760_000_000_000),
         created_at: 1_760_000_000,
         settings: ResponseSettings::new(&request, Effective { model: "demo", stored: false, background: false }),

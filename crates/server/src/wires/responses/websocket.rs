@@ -20,6 +20,7 @@ use std::{
 use amalgam_app::turns::{HeadDue, TurnRequest, begin, head_or_start};
 use amalgam_core::{Fault, FaultKind, Scope, Wire, array_of};
 use amalgam_engine::{Announcement, EarlyEvents};
+use amalgam_listener::{Switch, Switched};
 use amalgam_protocol::{EventBatch, ResponseParameters};
 use axum::{
     extract::{Request, State},
@@ -45,7 +46,6 @@ use crate::{
     app::{App, CurrentApp},
     auth::{CallerLookup, RequiredRight},
     layers,
-    listener::{Switch, Switched},
     origins::Page,
     wires::headers::is_strict,
 };

@@ -24,8 +24,10 @@ use tokio_tungstenite::{
     },
 };
 
+use amalgam_listener::linger;
+
 use super::bounded_stream::{BoundedStream, FRAGMENT_BYTES};
-use crate::{body::BodyLimits, listener::linger, request_memory::RequestMemory};
+use crate::{body::BodyLimits, request_memory::RequestMemory};
 
 /// tungstenite's read buffer, allocated as long as the connection is open.
 const READ_BUFFER: usize = 4 * 1024;

@@ -6,17 +6,13 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{
-    Delivery, Finish, Ids, ModelEvent,
-    emit::{HostedCall, HostedCallResult, Start},
-    file_search::{self, Results},
-    tool::CallDisplay,
-};
+use crate::{HostedCall, HostedCallResult, ResponseStart};
+use amalgam_core::{CallDisplay, Delivery, Finish, Ids, ModelEvent, file_search, file_search::Results};
 
 fn emitter(delivery: Delivery) -> Emitter {
     let settings =
         ResponseSettings::new(&CreateResponse::default(), Effective { model: "m", stored: false, background: false });
-    Emitter::new(Start {
+    Emitter::new(ResponseStart {
         response_id: "resp_AM-1700000000000-abcdefghijklmnopqrstuvwx".into(),
         created_at: 1_700_000_000,
         settings,

@@ -18,14 +18,14 @@ impl TrustedProxies {
     }
 
     /// Whether an address is a trusted proxy.
-    pub(crate) fn contains(&self, address: IpAddr) -> bool {
+    pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.0.iter().any(|network| network.contains(address))
     }
 
     /// The address of the client: the peer of the connection, or the address before the trusted proxies, by their
     /// `X-Forwarded-For`. Entries of untrusted addresses are ignored.
-    pub(crate) fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+    pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         if self.0.is_empty() {
             return peer;
         }
@@ -46,7 +46,7 @@ impl TrustedProxies {
 }
 
 /// What counts as one client: an IPv4 address, or an IPv6 network, since one client has all addresses of it.
-pub(crate) fn network(address: IpAddr) -> IpAddr {
+pub fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => IpAddr::V4(address),
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),

@@ -218,7 +218,7 @@ async fn answer_refusal(mut stream: ClientSocket, refusal: Refusal, max_head_byt
 ///
 /// Closing a socket with unread bytes makes the system send a reset. The client's sending then fails, and most clients
 /// never read the response after that: instead of a 413 or 431 they would see a broken connection.
-pub(crate) async fn linger(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) {
+pub async fn linger(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) {
     let drained = async {
         stream.shutdown().await?;
         // On the heap: every connection's future would carry it.

@@ -6,12 +6,7 @@ use std::borrow::Cow;
 use amalgam_protocol::{EventKind, Json, Raw, Writer};
 
 use super::Emitter;
-use crate::{
-    file_search::{Search, queries},
-    ids::IdKind,
-    private_fields::ModelCall,
-    tool::CallDisplay,
-};
+use amalgam_core::{CallDisplay, IdKind, ModelCallId, file_search::FileSearchItem, file_search::queries};
 
 /// A call that the server runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,7 +97,8 @@ impl Emitter {
 
     fn begin_search(&mut self, call: &HostedCall) {
         let call_id = self.call_ids.then_some(&*call.call_id);
-        let begun = Search { id: &call.id, call_id, status: "in_progress", queries: &[], output: None, results: false };
+        let begun =
+            FileSearchItem { id: &call.id, call_id, status: "in_progress", queries: &[], output: None, results: false };
         self.item_added(|| begun.shown());
         self.hosted_event(EventKind::FileSearchInProgress, &call.id, |_| {});
         self.hosted_event(EventKind::FileSearchSearching, &call.id, |_| {});
@@ -121,7 +117,7 @@ impl Emitter {
         let output = Raw::parse(end.output.as_bytes()).ok();
         let queries: Vec<Cow<'_, str>> = queries(arguments);
         let call_id = self.call_ids.then_some(&*call.call_id);
-        let search = Search { id: &call.id, call_id, status, queries: &queries, output, results };
+        let search = FileSearchItem { id: &call.id, call_id, status, queries: &queries, output, results };
         if let Some(output) = output {
             self.may_cite(output);
         }
@@ -138,8 +134,8 @@ impl Emitter {
     }
 
     /// The ids by which the model knows a call of the current answer.
-    fn model_call<'c>(&self, call: &'c HostedCall) -> ModelCall<'c> {
-        ModelCall { call_id: &call.call_id, round: self.round }
+    fn model_call<'c>(&self, call: &'c HostedCall) -> ModelCallId<'c> {
+        ModelCallId { call_id: &call.call_id, round: self.round }
     }
 
     /// Completes an item that is stored with private fields.

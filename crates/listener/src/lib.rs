@@ -9,6 +9,7 @@ mod connection;
 mod connection_limits;
 mod head_guard;
 mod key_connections;
+mod proxies;
 mod reply;
 mod socket;
 mod switch;
@@ -27,14 +28,12 @@ use self::connection::{Connections, HttpService};
 use self::connection_limits::{Activity, ConnectionLimits};
 use self::reply::Refusal;
 use self::socket::AcceptedSocket;
-use crate::proxies::TrustedProxies;
 
-pub use self::connection::Peer;
-pub(crate) use self::connection::linger;
-pub use self::key_connections::ConnectionKey;
-pub(crate) use self::key_connections::KeyConnections;
+pub use self::connection::{Peer, linger};
+pub use self::key_connections::{ConnectionKey, KeyConnections};
+pub use self::proxies::{TrustedProxies, network_of};
 pub use self::socket::ListeningSocket;
-pub(crate) use self::switch::{Switch, Switched};
+pub use self::switch::{Switch, Switched};
 pub use self::tls::{CertificateFiles, ServerTls, TlsError, Validity};
 
 /// The maximum number of connections beyond the limit that are handled at once: health checks, and refusals whose
@@ -246,5 +245,5 @@ fn is_client_abort(error: &io::Error) -> bool {
 }
 
 #[cfg(test)]
-#[path = "listener_tests.rs"]
+#[path = "lib_tests.rs"]
 mod tests;

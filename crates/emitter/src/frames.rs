@@ -3,7 +3,7 @@
 use amalgam_protocol::{DONE, EventKind, Snapshot, Writer};
 
 use super::Emitter;
-use crate::model::Delivery;
+use amalgam_core::Delivery;
 
 impl Emitter {
     /// A sign of life for a client that waits; counts as an event.

@@ -3,7 +3,7 @@
 use amalgam_protocol::{ClientTool, Json, Literal, Raw, Writer};
 
 use super::{extra::with_fields, is_complete_json};
-use crate::{ids::IdKind, toolset::CallKind};
+use amalgam_core::{CallKind, IdKind};
 
 /// The position of the open item in the output.
 #[derive(Debug, Clone, Copy)]

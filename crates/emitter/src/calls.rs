@@ -8,12 +8,7 @@ use super::{
     Emitter, Open,
     items::{OpenCall, Place, id_kind},
 };
-use crate::{
-    fault::Fault,
-    ids::IdKind,
-    model::{CallHead, ModelError},
-    toolset::CallKind,
-};
+use amalgam_core::{CallHead, CallKind, Fault, IdKind, ModelError};
 
 impl Emitter {
     /// Sets call ids that are in use: a call for which the model repeats one gets another id. For wires that match

@@ -9,14 +9,14 @@ use std::{
 };
 
 /// The hash of a credential.
-type Hash = [u8; 32];
+pub(crate) type Hash = [u8; 32];
 
 /// The number of keys at which those without a connection are removed.
 const SWEEP: usize = 4096;
 
 /// The connection counts of all keys.
 #[derive(Debug)]
-pub(crate) struct KeyConnections {
+pub struct KeyConnections {
     max: usize,
     counts: Mutex<HashMap<Hash, Arc<AtomicUsize>>>,
 }
@@ -33,12 +33,13 @@ struct CountedConnection {
 }
 
 impl KeyConnections {
-    pub(crate) fn new(max: usize) -> Self {
+    /// No connection is counted yet; `max` is the limit of each key.
+    pub fn new(max: usize) -> Self {
         Self { max, counts: Mutex::default() }
     }
 
     /// Counts a connection for a key from now on; false if the key has reached its limit.
-    pub(crate) fn try_count(&self, connection: &ConnectionKey, hash: &Hash) -> bool {
+    pub fn try_count(&self, connection: &ConnectionKey, hash: &Hash) -> bool {
         let mut counted = connection.0.lock().unwrap_or_else(PoisonError::into_inner);
         if counted.as_ref().is_some_and(|counted| counted.hash == *hash) {
             return true;

@@ -3,7 +3,7 @@
 use amalgam_protocol::{EventKind, Json, Writer};
 
 use super::{Emitter, Open};
-use crate::model::{ItemExtra, PartOwner};
+use amalgam_core::{ItemExtra, PartOwner};
 
 impl Emitter {
     pub(super) fn extra(&mut self, extra: ItemExtra) {

@@ -18,12 +18,12 @@ type Successor = Box<dyn FnOnce(Switched) -> BoxFuture<'static, ()> + Send>;
 
 /// Switches the protocol of a connection: in the extensions of an upgrade request.
 #[derive(Clone, Default)]
-pub(crate) struct Switch(Arc<Mutex<Option<Successor>>>);
+pub struct Switch(Arc<Mutex<Option<Successor>>>);
 
 impl Switch {
     /// Sets the code that continues with the connection once the response to this request, which has to be a 101, was
     /// written.
-    pub(crate) fn to<F>(&self, successor: impl FnOnce(Switched) -> F + Send + 'static)
+    pub fn to<F>(&self, successor: impl FnOnce(Switched) -> F + Send + 'static)
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -43,9 +43,9 @@ impl fmt::Debug for Switch {
 }
 
 /// A connection after the switch.
-pub(crate) struct Switched {
+pub struct Switched {
     /// Both directions.
-    pub(crate) stream: ClientStream,
+    pub stream: ClientStream,
     /// Becomes true when the server begins to shut down.
-    pub(crate) draining: watch::Receiver<bool>,
+    pub draining: watch::Receiver<bool>,
 }

@@ -3,7 +3,7 @@
 use amalgam_protocol::{EventKind, Json};
 
 use super::{Emitter, Open};
-use crate::model::Delivery;
+use amalgam_core::Delivery;
 
 /// Positions of items in the output, by their keys.
 #[derive(Debug, Default)]

@@ -17,7 +17,7 @@ use tokio::{
 use super::{head_guard::HeadGuard, reply, socket::ClientSocket};
 
 /// A stream that disconnects a client which does not read.
-pub(crate) struct ClientStream {
+pub struct ClientStream {
     stream: ClientSocket,
     /// Bytes that hyper read and did not use; they are read again first.
     unread: Bytes,

@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use super::{ListenerConfig, reply::Refusal};
-use crate::proxies::{TrustedProxies, network};
+use crate::proxies::{TrustedProxies, network_of};
 
 /// How long a connection has to be idle before another one may replace it: enough time to send a head.
 const GRACE: Duration = Duration::from_secs(1);
@@ -139,6 +139,6 @@ impl ConnectionLimits {
     }
 
     fn counted(&self, peer: SocketAddr) -> Option<IpAddr> {
-        (!self.proxies.contains(peer.ip())).then(|| network(peer.ip()))
+        (!self.proxies.contains(peer.ip())).then(|| network_of(peer.ip()))
     }
 }

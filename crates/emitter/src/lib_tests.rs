@@ -7,15 +7,12 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{
-    model::{CallHead, Finish, ItemExtra, PartOwner},
-    toolset::CallKind,
-};
+use amalgam_core::{CallHead, CallKind, Finish, ItemExtra, PartOwner};
 
 fn emitter(delivery: Delivery) -> Emitter {
     let request = CreateResponse::default();
     let settings = ResponseSettings::new(&request, Effective { model: "m", stored: false, background: false });
-    Emitter::new(Start {
+    Emitter::new(ResponseStart {
         response_id: "resp_AM-1700000000000-abcdefghijklmnopqrstuvwx".into(),
         created_at: 1_700_000_000,
         settings,

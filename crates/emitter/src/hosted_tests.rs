@@ -6,15 +6,13 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{
-    Delivery, Finish, Ids, ModelEvent,
-    emit::{Emitter, Start},
-};
+use crate::{Emitter, ResponseStart};
+use amalgam_core::{Delivery, Finish, Ids, ModelEvent};
 
 fn emitter(delivery: Delivery) -> Emitter {
     let settings =
         ResponseSettings::new(&CreateResponse::default(), Effective { model: "m", stored: false, background: false });
-    Emitter::new(Start {
+    Emitter::new(ResponseStart {
         response_id: "resp_AM-1700000000000-abcdefghijklmnopqrstuvwx".into(),
         created_at: 1_700_000_000,
         settings,

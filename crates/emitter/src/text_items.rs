@@ -7,7 +7,7 @@ use super::{
     extra::with_fields,
     items::{OpenMessage, OpenPart, OpenReasoning, summary_part},
 };
-use crate::{ids::IdKind, model::Delivery};
+use amalgam_core::{Delivery, IdKind};
 
 impl Emitter {
     pub(super) fn open_message(&mut self, phase: Option<String>) {

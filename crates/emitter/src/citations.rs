@@ -8,13 +8,13 @@ use std::collections::HashMap;
 use amalgam_protocol::{Json, Literal, Raw, Writer};
 
 use super::{Emitter, Open, items::OpenPart};
-use crate::file_search::{Marker, Source};
+use amalgam_core::{file_search::CitationMarker, file_search::CitationSource};
 
 /// The sources that may be cited, and text that may become a citation.
 #[derive(Debug, Default)]
 pub(super) struct Citations {
     /// By the id in the marker.
-    sources: HashMap<String, Source>,
+    sources: HashMap<String, CitationSource>,
     held: String,
     /// The log probabilities of the held text.
     logprobs: Vec<Json>,
@@ -22,7 +22,7 @@ pub(super) struct Citations {
 
 enum Piece {
     Text(String),
-    Citation(Source),
+    Citation(CitationSource),
 }
 
 impl Citations {
@@ -34,13 +34,13 @@ impl Citations {
         while let Some(start) = rest.find('[') {
             let (before, bracket) = rest.split_at(start);
             plain.push_str(before);
-            match Marker::at(bracket) {
-                Marker::Partial => {
+            match CitationMarker::at(bracket) {
+                CitationMarker::Partial => {
                     self.held = bracket.to_owned();
                     rest = "";
                     break;
                 }
-                Marker::Whole(id, length) if let Some(source) = self.sources.get(id) => {
+                CitationMarker::Whole(id, length) if let Some(source) = self.sources.get(id) => {
                     if !plain.is_empty() {
                         pieces.push(Piece::Text(std::mem::take(&mut plain)));
                     }
@@ -48,7 +48,7 @@ impl Citations {
                     rest = bracket.split_at(length).1;
                 }
                 // An id that no search returned stays text.
-                Marker::Whole(..) | Marker::No => {
+                CitationMarker::Whole(..) | CitationMarker::No => {
                     plain.push('[');
                     rest = bracket.split_at(1).1;
                 }
@@ -65,7 +65,7 @@ impl Citations {
 impl Emitter {
     /// Allows citations of the results of a search from now on.
     pub(super) fn may_cite(&mut self, output: Raw<'_>) {
-        let sources = Source::all(output);
+        let sources = CitationSource::all(output);
         if !sources.is_empty() {
             let citations = self.citations.get_or_insert_default();
             citations.sources.extend(sources.into_iter().map(|source| (source.id.clone(), source)));
@@ -116,7 +116,7 @@ impl Emitter {
         self.say(&Literal::from_text(text), list.as_ref());
     }
 
-    fn cite(&mut self, source: &Source) {
+    fn cite(&mut self, source: &CitationSource) {
         self.ensure_part(OpenPart::text);
         let index = match &self.open {
             Some(Open::Message(message)) => message.chars(),

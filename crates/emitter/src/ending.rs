@@ -3,12 +3,7 @@
 use amalgam_protocol::{ErrorObject, EventKind, Literal, Status};
 
 use super::{Emitter, Open, passthrough::OutputPositions};
-use crate::{
-    fault::Fault,
-    model::{Delivery, Finish},
-    stored_response::error_frame,
-    toolset::CallKind,
-};
+use amalgam_core::{CallKind, Delivery, Fault, Finish, error_frame};
 
 impl Emitter {
     /// The model's answer is over, and the response is not: whatever is open is closed.

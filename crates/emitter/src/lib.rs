@@ -23,11 +23,7 @@ use amalgam_protocol::{
     ErrorObject, EventKind, Json, Literal, Provenance, Raw, ResponseSettings, Status, Usage, Writer,
 };
 
-use crate::{
-    fault::Fault,
-    ids::Ids,
-    model::{Delivery, ModelEvent},
-};
+use amalgam_core::{Delivery, Fault, Ids, ModelEvent};
 use citations::Citations;
 pub use hosted::{HostedCall, HostedCallResult};
 use items::{OpenCall, OpenMessage, OpenReasoning, Place};
@@ -95,7 +91,7 @@ const FRAME_BYTES: usize = 288;
 
 /// A response before its first output.
 #[derive(Debug)]
-pub struct Start {
+pub struct ResponseStart {
     /// `resp_…`
     pub response_id: String,
     /// Seconds since 1970.
@@ -112,7 +108,7 @@ pub struct Start {
 
 impl Emitter {
     /// A response about to begin.
-    pub fn new(start: Start) -> Self {
+    pub fn new(start: ResponseStart) -> Self {
         Self {
             response_id: start.response_id,
             created_at: start.created_at,
@@ -325,5 +321,5 @@ fn is_complete_json(escaped: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-#[path = "emit_tests.rs"]
+#[path = "lib_tests.rs"]
 mod tests;
