@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::cmd;
-use crate::config::Flags;
+use amalgam_configuration::Flags;
 
 /// An OpenAI-compatible Responses server and agent backend for any model.
 #[derive(Debug, Parser)]

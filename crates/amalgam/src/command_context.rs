@@ -9,11 +9,11 @@ use amalgam_core::{Actor, Clock as _, Fault, FaultKind, Rights, Scope, Store, Te
 use anyhow::{Context as _, bail};
 
 use crate::cli::{ConfigArgs, TenantArgs};
-use crate::config::{Config, Sources};
 use crate::machine;
 use crate::storage::{self, OpenStore, StorePurpose};
 use crate::terminal::print_stderr;
 use crate::wire_up::{self, SystemClock};
+use amalgam_configuration::{Config, Sources};
 
 /// The user recorded for changes by a command.
 const NAME: &str = "operator";

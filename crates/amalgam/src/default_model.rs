@@ -6,7 +6,7 @@ use amalgam_assistant::settings::DEFAULT_MODEL;
 use amalgam_core::{Catalog as _, ModelSelection};
 use amalgam_models::{DefaultModel, ModelNames};
 
-use crate::config::Config;
+use amalgam_configuration::Config;
 
 /// The default model of requests without a model, and its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]

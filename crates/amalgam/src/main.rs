@@ -5,7 +5,6 @@
 mod cli;
 mod cmd;
 mod command_context;
-mod config;
 mod default_model;
 mod logs;
 mod machine;
@@ -24,7 +23,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 use crate::cli::{Cli, Command};
-use crate::config::Faults;
+use amalgam_configuration::ConfigFaults;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -47,7 +46,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             terminal::print_stderr(format_args!("amalgam: {error:#}"));
-            ExitCode::from(if error.is::<Faults>() { USAGE } else { FAILURE })
+            ExitCode::from(if error.is::<ConfigFaults>() { USAGE } else { FAILURE })
         }
     }
 }

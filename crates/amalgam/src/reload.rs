@@ -10,10 +10,10 @@ use amalgam_app::{Application, CurrentApplication};
 use amalgam_core::Catalog;
 use tracing::{info, warn};
 
-use crate::config::{Config, Faults, Flags, LoadedConfig, Setting, Sources, changes};
 use crate::logs::LogFilter;
 use crate::tenancy;
 use crate::wire_up::{self, LiveParts};
+use amalgam_configuration::{Config, ConfigFaults, Flags, LoadedConfig, Setting, Sources, changes};
 
 /// The configuration in force, and what a new one replaces.
 pub(crate) struct Reloader {
@@ -51,7 +51,7 @@ impl Reloader {
     }
 
     async fn apply(&mut self) -> Result<ReloadReport, ReloadError> {
-        let invalid = |faults: Faults| ReloadError::Invalid(faults.iter().map(ToString::to_string).collect());
+        let invalid = |faults: ConfigFaults| ReloadError::Invalid(faults.iter().map(ToString::to_string).collect());
         let LoadedConfig { config: new, settings, warnings } =
             Sources::gather(self.flags.clone()).and_then(|sources| Config::load(&sources)).map_err(invalid)?;
         let config = with_reloadable(&self.config, new);
@@ -106,7 +106,7 @@ fn with_reloadable(old: &Config, new: Config) -> Config {
     } = new;
     limits.request_bytes_total = old.limits.request_bytes_total;
     limits.remembered_bytes = old.limits.remembered_bytes;
-    let log = crate::config::Log { format: old.log.format, ..log };
+    let log = amalgam_configuration::LogConfig { format: old.log.format, ..log };
     Config {
         log,
         telemetry,

@@ -9,7 +9,7 @@ use amalgam_store_sqlite::{FullDisk, MigrationBackup, Sqlite, SqliteOpenError, S
 use anyhow::Context as _;
 use secrecy::ExposeSecret as _;
 
-use crate::config::{Pool, StoreUrl};
+use amalgam_configuration::{PoolConfig, StoreUrl};
 
 /// The purpose of opening a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,18 +34,18 @@ pub(crate) struct OpenStore {
 }
 
 /// Opens the store and migrates its schema, unless it is opened read-only.
-pub(crate) async fn open(url: &StoreUrl, pool: Pool, purpose: StorePurpose) -> anyhow::Result<OpenStore> {
+pub(crate) async fn open(url: &StoreUrl, pool: PoolConfig, purpose: StorePurpose) -> anyhow::Result<OpenStore> {
     open_either(url, pool, purpose, MigrationBackup::Make).await.with_context(|| format!("opening the store {url}"))
 }
 
 /// Migrates the schema. A database of SQLite that holds something is copied first, unless the operator has a backup.
-pub(crate) async fn migrate(url: &StoreUrl, pool: Pool, backup: MigrationBackup) -> anyhow::Result<OpenStore> {
+pub(crate) async fn migrate(url: &StoreUrl, pool: PoolConfig, backup: MigrationBackup) -> anyhow::Result<OpenStore> {
     open_either(url, pool, StorePurpose::Command, backup).await.with_context(|| format!("opening the store {url}"))
 }
 
 async fn open_either(
     url: &StoreUrl,
-    pool: Pool,
+    pool: PoolConfig,
     purpose: StorePurpose,
     migration_backup: MigrationBackup,
 ) -> anyhow::Result<OpenStore> {
@@ -91,7 +91,7 @@ async fn open_either(
 }
 
 /// The settings of PostgreSQL.
-pub(crate) fn options(Pool { connections, timeout }: Pool) -> PostgresOptions {
+pub(crate) fn options(PoolConfig { connections, timeout }: PoolConfig) -> PostgresOptions {
     let fifth = timeout / 5;
     PostgresOptions {
         connections,
@@ -103,7 +103,7 @@ pub(crate) fn options(Pool { connections, timeout }: Pool) -> PostgresOptions {
 }
 
 /// The migrations of the store's schema; changes nothing, and creates no file.
-pub(crate) async fn status(url: &StoreUrl, pool: Pool) -> anyhow::Result<Vec<MigrationStatus>> {
+pub(crate) async fn status(url: &StoreUrl, pool: PoolConfig) -> anyhow::Result<Vec<MigrationStatus>> {
     let status = match url {
         StoreUrl::Sqlite(path) => {
             let path = path.clone();
@@ -119,7 +119,7 @@ pub(crate) async fn status(url: &StoreUrl, pool: Pool) -> anyhow::Result<Vec<Mig
 }
 
 /// Whether a database with any of this program's tables exists; creates nothing.
-pub(crate) async fn exists(url: &StoreUrl, pool: Pool) -> anyhow::Result<bool> {
+pub(crate) async fn exists(url: &StoreUrl, pool: PoolConfig) -> anyhow::Result<bool> {
     Ok(status(url, pool).await?.iter().any(|migration| migration.applied))
 }
 
@@ -137,7 +137,7 @@ pub(crate) enum StoreStatus {
 }
 
 /// Inspects the store; changes nothing, and creates no file. Also returns the store if it can be used.
-pub(crate) async fn inspect(url: &StoreUrl, pool: Pool) -> (StoreStatus, Option<Arc<dyn Store>>) {
+pub(crate) async fn inspect(url: &StoreUrl, pool: PoolConfig) -> (StoreStatus, Option<Arc<dyn Store>>) {
     if let StoreUrl::Sqlite(path) = url
         && !path.exists()
     {
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn the_usual_settings_are_those_of_the_engine_and_a_longer_time_is_longer_for_all_that_waits() {
-        let of = |connections, seconds| options(Pool { connections, timeout: Duration::from_secs(seconds) });
+        let of = |connections, seconds| options(PoolConfig { connections, timeout: Duration::from_secs(seconds) });
         let limits = |options: PostgresOptions| {
             (options.connections, options.wait.as_secs(), options.statement.as_secs(), options.deadline.as_secs())
         };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use amalgam_core::{BoxFuture, Clock, TelemetryMeter, TraceSink};
 
-use crate::config::Config;
+use amalgam_configuration::Config;
 
 /// The telemetry of this process.
 #[derive(Clone)]

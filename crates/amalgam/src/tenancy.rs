@@ -16,8 +16,8 @@ use amalgam_core::{
 use anyhow::Context as _;
 use secrecy::{ExposeSecret as _, SecretString};
 
-use crate::config::Config;
 use crate::machine;
+use amalgam_configuration::Config;
 
 /// The tenant of the bootstrap key, and of callers without a key.
 const FIRST: i64 = 1;

@@ -15,6 +15,7 @@ use amalgam_app::{
     knowledge::Knowledge,
 };
 use amalgam_assistant::settings::KEY_VARIABLE;
+use amalgam_configuration::{Config, ImageUrls, KeepTranscripts, KeySetLocation, McpConfig, McpTransport, Secret};
 use amalgam_core::{
     Catalog, Clock, Embedder, Fetch, Retrieval, Seal, Store, ToolProvider, TurnObserver,
     store::{BankStore, ConsoleStore, CourseStore, FlushMeter, KnowledgeStore, ProcessId, TenancyStore},
@@ -41,7 +42,6 @@ use tracing::error;
 
 use crate::{
     cmd::version,
-    config::{self, Config, ImageUrls, KeepTranscripts, KeySetLocation, Mcp, McpTransport, Secret},
     machine,
     storage::{self, OpenStore, StorePurpose},
     telemetry::ProcessTelemetry,
@@ -139,7 +139,8 @@ pub(crate) async fn assemble(config: &Config, url: &str) -> anyhow::Result<Assem
 }
 
 fn execute(config: &Config) -> ExecuteSettings {
-    let config::Execute { casing, unknown_fields, context_tokens, estimate_usage } = config.execute;
+    let amalgam_configuration::ExecuteConfig { casing, unknown_fields, context_tokens, estimate_usage } =
+        config.execute;
     let usual = ExecuteSettings::default();
     ExecuteSettings {
         casing,
@@ -154,7 +155,9 @@ fn execute(config: &Config) -> ExecuteSettings {
 
 /// How many turns run and wait.
 pub(crate) fn admission_settings(config: &Config) -> AdmissionSettings {
-    let config::Limits { max_in_flight, max_in_flight_per_tenant, max_waiting, queue_wait, .. } = config.limits;
+    let amalgam_configuration::LimitsConfig {
+        max_in_flight, max_in_flight_per_tenant, max_waiting, queue_wait, ..
+    } = config.limits;
     let max_in_flight_per_tenant = max_in_flight_per_tenant.unwrap_or(max_in_flight);
     AdmissionSettings { max_in_flight, max_in_flight_per_tenant, max_waiting, queue_wait }
 }
@@ -295,7 +298,7 @@ pub(crate) fn egress_to(url: &str) -> anyhow::Result<Egress> {
     Ok(Egress::new(EgressConfig { allow_private: vec![target], ..EgressConfig::default() }))
 }
 
-fn operator_server(mcp: &Mcp) -> anyhow::Result<OperatorServer> {
+fn operator_server(mcp: &McpConfig) -> anyhow::Result<OperatorServer> {
     let tenants = mcp.tenants.clone();
     if let Some(variable) = mcp.missing() {
         return Ok(OperatorServer { server: Err(format!("the variable {variable} is not set")), tenants });
@@ -339,7 +342,7 @@ pub(crate) fn existing_sealer(config: &Config) -> anyhow::Result<Sealer> {
     }
 }
 
-fn jwt(jwt: &config::Jwt) -> anyhow::Result<JwtSettings> {
+fn jwt(jwt: &amalgam_configuration::JwtConfig) -> anyhow::Result<JwtSettings> {
     let jwks = match &jwt.jwks {
         None => None,
         Some(KeySetLocation::File(path)) => Some(JwksLocation::File(path.clone())),
@@ -399,7 +402,7 @@ fn public_url(config: &Config, url: &str) -> String {
 }
 
 /// An upstream's settings for the models crate.
-fn upstream(upstream: &config::Upstream, proxies: &Proxies) -> UpstreamSettings {
+fn upstream(upstream: &amalgam_configuration::UpstreamConfig, proxies: &Proxies) -> UpstreamSettings {
     let remote = upstream.remote.as_ref();
     let key = match remote.and_then(|remote| remote.api_key.as_ref()) {
         None => Key::None,
@@ -426,7 +429,7 @@ fn upstream(upstream: &config::Upstream, proxies: &Proxies) -> UpstreamSettings 
 }
 
 /// The headers with a value; those of unset variables are left out, as `check` has warned.
-fn known_headers(remote: &config::Remote) -> Vec<(String, String)> {
+fn known_headers(remote: &amalgam_configuration::Remote) -> Vec<(String, String)> {
     let known = |(name, secret): (&String, &Secret)| match secret {
         Secret::Known { value, .. } => Some((name.clone(), value.expose_secret().to_owned())),
         Secret::Missing { .. } => None,

@@ -18,10 +18,10 @@ use serde_json::{Value, json};
 
 use crate::cli::ConfigArgs;
 use crate::command_context::{configuration, now_ms};
-use crate::config::{Config, StoreUrl};
 use crate::progress::Progress;
 use crate::storage;
 use crate::terminal::{print_json, print_stderr, print_stdout};
+use amalgam_configuration::{Config, StoreUrl};
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]

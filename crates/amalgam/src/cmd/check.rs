@@ -10,9 +10,11 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::cli::ConfigArgs;
-use crate::config::{Config, DisplayedValue, Fault, Faults, LoadedConfig, Origin, Setting, Sources};
 use crate::storage::{self, StoreStatus};
 use crate::terminal::{print_json, print_stderr, print_stdout};
+use amalgam_configuration::{
+    Config, ConfigFault, ConfigFaults, DisplayedValue, LoadedConfig, Setting, Sources, ValueOrigin,
+};
 use assistant::Assistant;
 
 #[derive(Debug, Args)]
@@ -144,8 +146,8 @@ fn as_json(loaded: &LoadedConfig, store: &str) -> Value {
     })
 }
 
-fn faults_as_json(faults: &Faults) -> Value {
-    let fault = |fault: &Fault| {
+fn faults_as_json(faults: &ConfigFaults) -> Value {
+    let fault = |fault: &ConfigFault| {
         let mut object = origin_as_json(&fault.origin);
         object["message"] = json!(fault.message);
         object
@@ -153,11 +155,11 @@ fn faults_as_json(faults: &Faults) -> Value {
     json!({"valid": false, "faults": faults.iter().map(fault).collect::<Vec<_>>()})
 }
 
-fn origin_as_json(origin: &Origin) -> Value {
+fn origin_as_json(origin: &ValueOrigin) -> Value {
     match origin {
-        Origin::File { path, line } => json!({"origin": "file", "file": path, "line": line}),
-        Origin::Variable(name) => json!({"origin": "environment", "variable": name}),
-        Origin::Flag(name) => json!({"origin": "flag", "flag": name}),
-        Origin::Default => json!({"origin": "default"}),
+        ValueOrigin::File { path, line } => json!({"origin": "file", "file": path, "line": line}),
+        ValueOrigin::Variable(name) => json!({"origin": "environment", "variable": name}),
+        ValueOrigin::Flag(name) => json!({"origin": "flag", "flag": name}),
+        ValueOrigin::Default => json!({"origin": "default"}),
     }
 }

@@ -11,8 +11,8 @@ use serde_json::json;
 use crate::cli::StoreArgs;
 use crate::cmd::keys::right;
 use crate::command_context::{CommandContext, reworded};
-use crate::config::Config;
 use crate::terminal::{print_json, print_stderr, print_stdout};
+use amalgam_configuration::Config;
 
 #[derive(Debug, Args)]
 pub(crate) struct ConsoleArgs {

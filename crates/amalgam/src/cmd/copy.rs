@@ -18,10 +18,10 @@ use tokio::task::spawn_blocking;
 
 use crate::cli::ConfigArgs;
 use crate::command_context::configuration;
-use crate::config::StoreUrl;
 use crate::progress::Progress;
 use crate::storage;
 use crate::terminal::{print_json, print_stderr, print_stdout};
+use amalgam_configuration::StoreUrl;
 
 /// A batch is complete when it has so many bytes or rows.
 const BATCH_BYTES: usize = 4 << 20;

@@ -24,11 +24,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 use crate::cli::ConfigArgs;
-use crate::config::{Config, ListenAddress, Mcp, McpTransport, Sources, StoreUrl, Upstream};
 use crate::default_model::DisplayedModel;
 use crate::storage::{self, StoreStatus};
 use crate::terminal::{print_json, print_stdout};
 use crate::wire_up::{self, SystemClock};
+use amalgam_configuration::{Config, ListenAddress, McpConfig, McpTransport, Sources, StoreUrl, UpstreamConfig};
 
 /// The timeout for another process on the same port.
 const NEIGHBOUR_PATIENCE: Duration = Duration::from_secs(3);
@@ -281,7 +281,7 @@ async fn master_key(config: &Config, store: Option<&dyn Store>) -> Finding {
 }
 
 /// Whether an upstream can be reached, and how long its certificate is valid.
-async fn upstream_findings(upstream: &Upstream, proxies: &Proxies) -> Vec<Finding> {
+async fn upstream_findings(upstream: &UpstreamConfig, proxies: &Proxies) -> Vec<Finding> {
     let check = format!("upstream {}", upstream.name);
     let kind = upstream.kind.name();
     let Some(remote) = &upstream.remote else {
@@ -308,7 +308,7 @@ async fn upstream_findings(upstream: &Upstream, proxies: &Proxies) -> Vec<Findin
 }
 
 /// Whether an MCP server could be used. A program is located but not started.
-async fn mcp_finding(mcp: &Mcp) -> Finding {
+async fn mcp_finding(mcp: &McpConfig) -> Finding {
     let check = format!("mcp {}", mcp.name);
     let found = match &mcp.reached {
         McpTransport::Process { command, env, .. } => {
@@ -373,15 +373,15 @@ mod tests {
 
     use super::*;
 
-    fn mcp(reached: McpTransport) -> Mcp {
-        Mcp { name: "files".to_owned(), reached, timeout: Duration::from_secs(5), tenants: None }
+    fn mcp(reached: McpTransport) -> McpConfig {
+        McpConfig { name: "files".to_owned(), reached, timeout: Duration::from_secs(5), tenants: None }
     }
 
-    fn program(command: &str, env: BTreeMap<String, crate::config::Secret>) -> Mcp {
+    fn program(command: &str, env: BTreeMap<String, amalgam_configuration::Secret>) -> McpConfig {
         mcp(McpTransport::Process { command: command.to_owned(), args: Vec::new(), env })
     }
 
-    async fn status(mcp: Mcp) -> (Status, String) {
+    async fn status(mcp: McpConfig) -> (Status, String) {
         let finding = mcp_finding(&mcp).await;
         (finding.status, format!("{} {}", finding.detail, finding.hint.unwrap_or_default()))
     }
@@ -392,7 +392,7 @@ mod tests {
         let (found, report) = status(program("no-such-program", BTreeMap::new())).await;
         assert_eq!(found, Status::Fail);
         assert!(report.contains("no-such-program"), "{report}");
-        let absent = crate::config::Secret::Missing { name: "FILES_TOKEN".to_owned() };
+        let absent = amalgam_configuration::Secret::Missing { name: "FILES_TOKEN".to_owned() };
         let (found, report) = status(program("sh", [("TOKEN".to_owned(), absent)].into())).await;
         assert_eq!(found, Status::Warn);
         assert!(report.contains("FILES_TOKEN"), "{report}");

@@ -13,9 +13,10 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use crate::cli::ConfigArgs;
-use crate::config::{Config, ListenAddress, Sources, duration_from_text};
 use crate::server_client::{self, ServerAddress};
 use crate::terminal::{print_json, print_stdout};
+use amalgam_configuration::{Config, ListenAddress, Sources};
+use amalgam_core::duration_from_text;
 
 #[derive(Debug, Args)]
 pub(crate) struct HealthArgs {

@@ -17,9 +17,9 @@ use serde_json::json;
 
 use crate::cli::StoreArgs;
 use crate::command_context::{CommandContext, now_ms, reworded};
-use crate::config::duration_from_text;
 use crate::table::{moment, table};
 use crate::terminal::{print_json, print_stderr, print_stdout};
+use amalgam_core::duration_from_text;
 
 #[derive(Debug, Args)]
 pub(crate) struct KeysArgs {

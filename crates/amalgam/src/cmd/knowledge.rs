@@ -17,10 +17,10 @@ use serde_json::json;
 
 use crate::cli::ConfigArgs;
 use crate::command_context::{CommandContext, now_ms, reworded};
-use crate::config::StoreUrl;
 use crate::progress::Progress;
 use crate::table::{moment, table};
 use crate::terminal::{print_json, print_list, print_stdout};
+use amalgam_configuration::StoreUrl;
 
 #[derive(Debug, Args)]
 pub(crate) struct KnowledgeArgs {

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use crate::cli::ConfigArgs;
 use crate::command_context::{actor, configuration, now_ms};
-use crate::config::StoreUrl;
 use crate::storage;
 use crate::table::table;
 use crate::terminal::{print_json, print_stderr, print_stdout};
+use amalgam_configuration::StoreUrl;
 
 const MIGRATE: AuditAction = AuditAction::new("store.migrate");
 

@@ -17,10 +17,10 @@ use serde_json::json;
 use super::backup::{BackupFile, Scratch, check_database, engine, require_room, verify_archive};
 use crate::cli::ConfigArgs;
 use crate::command_context::configuration;
-use crate::config::{Config, StoreUrl};
 use crate::progress::Progress;
 use crate::storage;
 use crate::terminal::{print_json, print_stderr, print_stdout};
+use amalgam_configuration::{Config, StoreUrl};
 
 #[derive(Debug, Args)]
 pub(crate) struct RestoreArgs {

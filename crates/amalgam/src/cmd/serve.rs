@@ -23,12 +23,12 @@ use self::service_manager::{ServiceState, feed_watchdog, notify};
 use self::signals::{ProcessSignal, Signals};
 use self::sockets::{Listener, PassedSockets};
 use crate::cli::ConfigArgs;
-use crate::config::{Config, Flags, LoadedConfig, Setting, Sources};
 use crate::default_model::DisplayedModel;
 use crate::logs::{self, LogFilter};
 use crate::reload::Reloader;
 use crate::terminal::print_stdout;
 use crate::wire_up::{self, AssembledServer};
+use amalgam_configuration::{Config, Flags, LoadedConfig, Setting, Sources};
 
 /// How long background turns may take to be stored at shutdown.
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);

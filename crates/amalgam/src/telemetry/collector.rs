@@ -10,17 +10,14 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use secrecy::ExposeSecret as _;
 
-use crate::{
-    cmd::version,
-    config::{Collector, Telemetry},
-    wire_up::egress_to,
-};
+use crate::{cmd::version, wire_up::egress_to};
+use amalgam_configuration::{Collector, TelemetryConfig};
 
 /// The most that is read of a collector's answer.
 const ANSWER_BYTES: usize = 64 * 1024;
 
 /// The settings of the telemetry crate.
-pub(super) fn settings(telemetry: &Telemetry) -> anyhow::Result<TelemetrySettings> {
+pub(super) fn settings(telemetry: &TelemetryConfig) -> anyhow::Result<TelemetrySettings> {
     let target = match &telemetry.otlp {
         Some(collector) => Some(TelemetryTarget(Arc::new(HttpCollector::new(collector)?))),
         None => None,

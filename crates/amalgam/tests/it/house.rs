@@ -15,7 +15,7 @@ pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// What each crate may build on. Rules on one side, implementations on the other, joined in the binary; a new crate
 /// needs a line here.
-const MAY_KNOW: [(&str, &[&str]); 24] = [
+const MAY_KNOW: [(&str, &[&str]); 25] = [
     ("protocol", &[]),
     ("logs", &[]),
     ("summary", &["protocol"]),
@@ -32,12 +32,24 @@ const MAY_KNOW: [(&str, &[&str]); 24] = [
     ("listener", &["core"]),
     (
         "server",
-        &["protocol", "core", "knowledge", "assistant", "execute", "engine", "app", "administration", "listener", "pages"],
+        &[
+            "protocol",
+            "core",
+            "knowledge",
+            "assistant",
+            "execute",
+            "engine",
+            "app",
+            "administration",
+            "listener",
+            "pages",
+        ],
     ),
     // The dialect `agn003` composes requests by the rules of the strict contract.
     ("models", &["protocol", "core", "execute", "tokens"]),
     ("tools", &["protocol", "core", "knowledge", "assistant"]),
     ("telemetry", &["protocol", "core"]),
+    ("configuration", &["core", "assistant", "execute", "administration", "models", "tools"]),
     ("store", &["protocol", "core", "knowledge"]),
     ("store-sqlite", &["protocol", "core", "store"]),
     ("store-postgres", &["protocol", "core", "store"]),
@@ -46,6 +58,7 @@ const MAY_KNOW: [(&str, &[&str]); 24] = [
         &[
             "protocol",
             "logs",
+            "configuration",
             "core",
             "knowledge",
             "assistant",

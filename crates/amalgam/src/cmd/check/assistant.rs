@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use super::{columns, value_as_text};
 use crate::command_context::now_ms;
-use crate::config::Config;
 use crate::wire_up::{self, SystemClock};
+use amalgam_configuration::Config;
 
 /// How many profiles are asked for at once.
 const PAGE: usize = 200;

@@ -13,8 +13,8 @@ use secrecy::ExposeSecret as _;
 
 use super::Finding;
 use crate::command_context::now_ms;
-use crate::config::{Config, DisplayedValue, Setting, StoreUrl};
 use crate::storage;
+use amalgam_configuration::{Config, DisplayedValue, Setting, StoreUrl};
 
 /// 2026-01-01: no version of this program is older.
 const EARLIEST_MS: u64 = 1_767_225_600_000;

@@ -7,8 +7,8 @@ use amalgam_server::{CertificateFiles, ServerTls, TlsError};
 use anyhow::Context as _;
 use tracing::{info, warn};
 
-use crate::config::TlsFiles;
 use crate::wire_up::SystemClock;
+use amalgam_configuration::TlsFiles;
 
 /// How often the files are read.
 const INTERVAL: Duration = Duration::from_secs(2);

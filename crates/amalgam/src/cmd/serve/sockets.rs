@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 
 use super::unix_socket::SocketFile;
-use crate::config::ListenAddress;
+use amalgam_configuration::ListenAddress;
 
 /// The send buffer for a client that does not read. The system's default grows to megabytes.
 const SEND_BUFFER: u32 = 128 * 1024;

@@ -11,9 +11,9 @@ use tracing::info;
 use super::sockets::Listener;
 use crate::cmd::console;
 use crate::cmd::version::{COMMIT, VERSION};
-use crate::config::{Config, StoreUrl};
 use crate::tenancy::FirstKey;
 use crate::terminal::print_stdout;
+use amalgam_configuration::{Config, StoreUrl};
 
 /// The file of the first key in the data folder.
 const KEY_FILE: &str = "admin.key";

@@ -4,7 +4,7 @@
 
 use amalgam_assistant::settings::{AgentSettings, KEY_VARIABLE};
 
-use super::fault::Origin;
+use super::fault::ValueOrigin;
 use super::reader::Reader;
 use super::sources::Environment;
 use super::suggest::did_you_mean;
@@ -16,7 +16,7 @@ pub(crate) fn read(environment: &Environment, reader: &mut Reader<'_>) -> AgentS
     let known = || AgentSettings::KEYS.iter().map(|(_, variable)| *variable);
     for name in known().chain([KEY_VARIABLE]) {
         if environment.get(name).is_err() {
-            reader.fault(Origin::Variable(name.to_owned()), "the value is not readable text");
+            reader.fault(ValueOrigin::Variable(name.to_owned()), "the value is not readable text");
         }
     }
     for name in environment.names(PREFIX).filter(|name| !known().any(|variable| variable == *name)) {
@@ -26,7 +26,7 @@ pub(crate) fn read(environment: &Environment, reader: &mut Reader<'_>) -> AgentS
     let get = |name: &str| environment.get(name).ok().flatten().map(str::to_owned);
     AgentSettings::from_variables(get).unwrap_or_else(|faults| {
         for fault in faults {
-            reader.fault(Origin::Variable(fault.name), fault.reason);
+            reader.fault(ValueOrigin::Variable(fault.name), fault.reason);
         }
         AgentSettings::default()
     })
@@ -36,7 +36,7 @@ pub(crate) fn read(environment: &Environment, reader: &mut Reader<'_>) -> AgentS
 mod tests {
     use amalgam_core::SecretText;
 
-    use crate::config::{Config, Sources};
+    use crate::{Config, Sources};
 
     fn sources(variables: &[(&str, &str)]) -> Sources {
         Sources { env: variables.iter().copied().collect(), ..Sources::default() }

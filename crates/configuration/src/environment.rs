@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::fault::{Fault, Origin};
+use super::fault::{ConfigFault, ValueOrigin};
 use super::keys::KEYS;
 use super::layers::{KeyPath, Layers, LocatedValue};
 use super::schema::{Key, Section, Shape};
@@ -26,12 +26,12 @@ const STANDARD: [(&str, &str); 4] = [
 ];
 
 /// Adds every variable that names a key to `layers` and returns the unknown names.
-pub(crate) fn read(environment: &Environment, layers: &mut Layers, faults: &mut Vec<Fault>) -> Vec<String> {
+pub(crate) fn read(environment: &Environment, layers: &mut Layers, faults: &mut Vec<ConfigFault>) -> Vec<String> {
     read_standard(environment, layers, faults);
     let mut unknown = Vec::new();
     let mut seen = BTreeSet::new();
     for name in environment.names(PREFIX).filter(|name| *name != CLIENT_VARIABLE) {
-        let origin = Origin::Variable(name.to_owned());
+        let origin = ValueOrigin::Variable(name.to_owned());
         let Some((key, entry)) = key_of(name) else {
             unknown.push(name.to_owned());
             continue;
@@ -40,7 +40,7 @@ pub(crate) fn read(environment: &Environment, layers: &mut Layers, faults: &mut 
             Ok(Some(text)) => text,
             Ok(None) => continue,
             Err(_) => {
-                faults.push(Fault::new(origin, "the value is not readable text"));
+                faults.push(ConfigFault::new(origin, "the value is not readable text"));
                 continue;
             }
         };
@@ -54,7 +54,7 @@ pub(crate) fn read(environment: &Environment, layers: &mut Layers, faults: &mut 
         };
         if text.is_empty() {
             if guards {
-                faults.push(Fault::new(origin, "the variable is set but empty"));
+                faults.push(ConfigFault::new(origin, "the variable is set but empty"));
             }
             continue;
         }
@@ -63,14 +63,14 @@ pub(crate) fn read(environment: &Environment, layers: &mut Layers, faults: &mut 
             Some(capitals) => match entry_named(&capitals, key.section, layers) {
                 Ok(name) => KeyPath::entry(key.section, &name),
                 Err(problem) => {
-                    faults.push(Fault::new(origin, problem));
+                    faults.push(ConfigFault::new(origin, problem));
                     continue;
                 }
             },
         };
         if !seen.insert((at.clone(), key.name)) {
             let others = key.variables(None).join(" and ");
-            faults.push(Fault::new(origin, format!("{others} set the same key; keep one")));
+            faults.push(ConfigFault::new(origin, format!("{others} set the same key; keep one")));
             continue;
         }
         if at.entry.is_some() {
@@ -83,16 +83,16 @@ pub(crate) fn read(environment: &Environment, layers: &mut Layers, faults: &mut 
 
 /// Adds the variables of the OpenTelemetry specification. They are often set for all programs of a machine, so the file and the
 /// `AMALGAM_…` variables take precedence.
-fn read_standard(environment: &Environment, layers: &mut Layers, faults: &mut Vec<Fault>) {
+fn read_standard(environment: &Environment, layers: &mut Layers, faults: &mut Vec<ConfigFault>) {
     let at = KeyPath::section(Section::Telemetry);
     for (name, key) in STANDARD {
-        let origin = Origin::Variable(name.to_owned());
+        let origin = ValueOrigin::Variable(name.to_owned());
         match environment.get(name) {
             Ok(Some(text)) if !text.is_empty() && layers.get(&at, key).is_none() => {
                 layers.put(&at, key, LocatedValue::plain(text, origin));
             }
             Ok(_) => {}
-            Err(_) => faults.push(Fault::new(origin, "the value is not readable text")),
+            Err(_) => faults.push(ConfigFault::new(origin, "the value is not readable text")),
         }
     }
 }

@@ -6,44 +6,50 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::PathBuf;
 
-use super::fault::{Fault, Faults, Origin};
+use super::fault::{ConfigFault, ConfigFaults, ValueOrigin};
 
 /// A larger file is not a configuration.
 const FILE_BYTES: u64 = 1024 * 1024;
 
 /// The input of [`Config::load`](super::Config::load). Without `Debug`: it contains plain secrets.
 #[derive(Default)]
-pub(crate) struct Sources {
-    pub(crate) flags: Flags,
-    pub(crate) env: Environment,
-    pub(crate) file: Option<SourceFile>,
+pub struct Sources {
+    /// The flags of the command line.
+    pub flags: Flags,
+    /// The environment.
+    pub env: Environment,
+    /// The configuration file, if there is one.
+    pub file: Option<SourceFile>,
 }
 
 /// The settings that flags can change.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Flags {
-    pub(crate) config: Option<PathBuf>,
-    pub(crate) listen: Option<String>,
-    pub(crate) data: Option<PathBuf>,
+pub struct Flags {
+    /// The path of the file.
+    pub config: Option<PathBuf>,
+    /// The address of the server.
+    pub listen: Option<String>,
+    /// The data folder.
+    pub data: Option<PathBuf>,
 }
 
 /// The text of the configuration file.
-pub(crate) struct SourceFile {
-    pub(crate) path: PathBuf,
-    pub(crate) text: String,
+pub struct SourceFile {
+    pub path: PathBuf,
+    pub text: String,
 }
 
 impl Sources {
     /// Reads the environment of this process and the file that the flags or `AMALGAM_CONFIG` name.
-    pub(crate) fn gather(flags: Flags) -> Result<Self, Faults> {
+    pub fn gather(flags: Flags) -> Result<Self, ConfigFaults> {
         let env = Environment { variables: std::env::vars_os().collect() };
         let named = match &flags.config {
-            Some(path) => Some((path.clone(), Origin::Flag("--config"))),
+            Some(path) => Some((path.clone(), ValueOrigin::Flag("--config"))),
             None => env
                 .variables
                 .get(OsStr::new("AMALGAM_CONFIG"))
                 .filter(|path| !path.is_empty())
-                .map(|path| (PathBuf::from(path), Origin::Variable("AMALGAM_CONFIG".to_owned()))),
+                .map(|path| (PathBuf::from(path), ValueOrigin::Variable("AMALGAM_CONFIG".to_owned()))),
         };
         let file = match named {
             Some((path, named_by)) => Some(SourceFile::read(path, named_by)?),
@@ -54,9 +60,9 @@ impl Sources {
 }
 
 impl SourceFile {
-    fn read(path: PathBuf, named_by: Origin) -> Result<Self, Fault> {
+    fn read(path: PathBuf, named_by: ValueOrigin) -> Result<Self, ConfigFault> {
         let refuse =
-            |problem: String| Fault::new(named_by.clone(), format!("cannot read {}: {problem}", path.display()));
+            |problem: String| ConfigFault::new(named_by.clone(), format!("cannot read {}: {problem}", path.display()));
         let mut bytes = Vec::new();
         File::open(&path)
             .and_then(|file| file.take(FILE_BYTES + 1).read_to_end(&mut bytes))
@@ -67,7 +73,7 @@ impl SourceFile {
         let text = String::from_utf8(bytes).map_err(|error| {
             let good = error.utf8_error().valid_up_to();
             let line = 1 + error.as_bytes().iter().take(good).filter(|byte| **byte == b'\n').count();
-            Fault::new(Origin::File { path: path.clone(), line }, "the file is not UTF-8 text")
+            ConfigFault::new(ValueOrigin::File { path: path.clone(), line }, "the file is not UTF-8 text")
         })?;
         Ok(Self { path, text })
     }
@@ -75,7 +81,7 @@ impl SourceFile {
 
 /// The environment at the start of the process. Without `Debug`: it contains plain secrets.
 #[derive(Default)]
-pub(crate) struct Environment {
+pub struct Environment {
     variables: BTreeMap<OsString, OsString>,
 }
 

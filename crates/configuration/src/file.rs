@@ -3,7 +3,7 @@
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::fault::{Fault, Origin};
+use super::fault::{ConfigFault, ValueOrigin};
 use super::keys::KEYS;
 use super::layers::{KeyPath, Layers, LocatedValue, Raw};
 use super::schema::{Key, Section};
@@ -13,14 +13,18 @@ use super::suggest::did_you_mean;
 /// Adds all values of the file to `layers`; unknown keys and tables are added to `faults`.
 ///
 /// Invalid TOML is a separate error: what the parser recovers from it would cause misleading faults.
-pub(crate) fn read(file: &SourceFile, layers: &mut Layers, faults: &mut Vec<Fault>) -> Result<(), Vec<Fault>> {
+pub(crate) fn read(
+    file: &SourceFile,
+    layers: &mut Layers,
+    faults: &mut Vec<ConfigFault>,
+) -> Result<(), Vec<ConfigFault>> {
     let lines = Lines::of(file);
     let (root, errors) = DeTable::parse_recoverable(&file.text);
     if !errors.is_empty() {
         // Only the parser's message: its `Display` shows the line itself, which may contain a secret.
         let fault = |error: &toml::de::Error| {
             let start = error.span().map_or(0, |span| span.start);
-            Fault::new(lines.origin(start), format!("not valid TOML: {}", error.message()))
+            ConfigFault::new(lines.origin(start), format!("not valid TOML: {}", error.message()))
         };
         return Err(errors.iter().map(fault).collect());
     }
@@ -37,11 +41,11 @@ pub(crate) fn read(file: &SourceFile, layers: &mut Layers, faults: &mut Vec<Faul
 struct FileReader<'a> {
     lines: Lines<'a>,
     layers: &'a mut Layers,
-    faults: &'a mut Vec<Fault>,
+    faults: &'a mut Vec<ConfigFault>,
 }
 
 impl FileReader<'_> {
-    fn section(&mut self, section: Section, origin: Origin, value: &DeValue<'_>) {
+    fn section(&mut self, section: Section, origin: ValueOrigin, value: &DeValue<'_>) {
         let Some(table) = self.table(value, &KeyPath::section(section), &origin) else { return };
         if !section.has_entries() {
             self.keys(&KeyPath::section(section), table);
@@ -51,7 +55,7 @@ impl FileReader<'_> {
             let at = KeyPath::entry(section, entry);
             if !value.is_table() && section.key(entry).is_some() {
                 let message = format!("'{entry}' belongs to an entry, as in [{}.NAME]", section.name());
-                self.faults.push(Fault::new(origin, message));
+                self.faults.push(ConfigFault::new(origin, message));
                 continue;
             }
             let Some(table) = self.table(value, &at, &origin) else { continue };
@@ -83,35 +87,35 @@ impl FileReader<'_> {
         }
     }
 
-    fn put(&mut self, at: &KeyPath, key: &'static Key, origin: Origin, value: &DeValue<'_>) {
+    fn put(&mut self, at: &KeyPath, key: &'static Key, origin: ValueOrigin, value: &DeValue<'_>) {
         let raw = raw(&|offset| self.lines.origin(offset), value);
         self.layers.put(at, key.name, LocatedValue { raw, origin });
     }
 
-    fn table<'v, 'i>(&mut self, value: &'v DeValue<'i>, at: &KeyPath, origin: &Origin) -> Option<&'v DeTable<'i>> {
+    fn table<'v, 'i>(&mut self, value: &'v DeValue<'i>, at: &KeyPath, origin: &ValueOrigin) -> Option<&'v DeTable<'i>> {
         let table = value.as_table();
         if table.is_none() {
             let message = format!("{at} is a table, found {}", with_article(value.type_str()));
-            self.faults.push(Fault::new(origin.clone(), message));
+            self.faults.push(ConfigFault::new(origin.clone(), message));
         }
         table
     }
 }
 
-fn unknown_key(name: &str, at: &KeyPath, origin: Origin) -> Fault {
+fn unknown_key(name: &str, at: &KeyPath, origin: ValueOrigin) -> ConfigFault {
     let shown = name.escape_debug();
     let hint = match Section::FILE_SECTIONS.iter().find(|section| section.key(name).is_some()) {
         Some(home) => format!("; it belongs in {}", heading(*home)),
         None => did_you_mean(name, at.section.keys().map(|key| key.name)),
     };
-    Fault::new(origin, format!("unknown key '{shown}' in {at}{hint}"))
+    ConfigFault::new(origin, format!("unknown key '{shown}' in {at}{hint}"))
 }
 
-fn unknown_at_the_top(name: &str, origin: Origin, value: &DeValue<'_>) -> Fault {
+fn unknown_at_the_top(name: &str, origin: ValueOrigin, value: &DeValue<'_>) -> ConfigFault {
     let shown = name.escape_debug();
     if value.is_table() {
         let hint = did_you_mean(name, Section::FILE_SECTIONS.iter().map(|section| section.name()));
-        return Fault::new(origin, format!("unknown section [{shown}]{hint}"));
+        return ConfigFault::new(origin, format!("unknown section [{shown}]{hint}"));
     }
     let hint = match KEYS.iter().find(|key| key.name == name) {
         Some(key) if key.section == Section::Process => {
@@ -120,7 +124,7 @@ fn unknown_at_the_top(name: &str, origin: Origin, value: &DeValue<'_>) -> Fault 
         Some(key) => format!("; it belongs in {}", heading(key.section)),
         None => did_you_mean(name, KEYS.iter().filter(|key| key.section != Section::Process).map(|key| key.name)),
     };
-    Fault::new(origin, format!("unknown key '{shown}' outside of any section{hint}"))
+    ConfigFault::new(origin, format!("unknown key '{shown}' outside of any section{hint}"))
 }
 
 fn heading(section: Section) -> String {
@@ -133,7 +137,7 @@ fn with_article(noun: &str) -> String {
 }
 
 /// A value with the origins of its parts.
-pub(crate) fn raw(origin_of: &dyn Fn(usize) -> Origin, value: &DeValue<'_>) -> Raw {
+pub(crate) fn raw(origin_of: &dyn Fn(usize) -> ValueOrigin, value: &DeValue<'_>) -> Raw {
     match value {
         DeValue::String(text) => Raw::Text(text.to_string()),
         DeValue::Boolean(value) => Raw::Boolean(*value),
@@ -165,7 +169,7 @@ pub(crate) fn raw(origin_of: &dyn Fn(usize) -> Origin, value: &DeValue<'_>) -> R
 }
 
 /// The pairs of a table in file order, each with the line of its key.
-fn in_file_order<'t, 'i>(lines: &Lines<'_>, table: &'t DeTable<'i>) -> Vec<(&'t str, Origin, &'t DeValue<'i>)> {
+fn in_file_order<'t, 'i>(lines: &Lines<'_>, table: &'t DeTable<'i>) -> Vec<(&'t str, ValueOrigin, &'t DeValue<'i>)> {
     let mut pairs: Vec<_> = table.iter().collect();
     pairs.sort_by_key(|(key, _)| key.span().start);
     pairs
@@ -187,9 +191,9 @@ impl<'a> Lines<'a> {
         Self { file, ends: newlines(&file.text) }
     }
 
-    fn origin(&self, offset: usize) -> Origin {
+    fn origin(&self, offset: usize) -> ValueOrigin {
         let line = 1 + self.ends.partition_point(|end| *end < offset);
-        Origin::File { path: self.file.path.clone(), line }
+        ValueOrigin::File { path: self.file.path.clone(), line }
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::json;
 use toml::de::DeValue;
 use tracing::level_filters::LevelFilter;
 
-use super::fault::{Fault, Origin};
+use super::fault::{ConfigFault, ValueOrigin};
 use super::file;
 use super::layers::{KeyPath, LocatedValue, Raw};
 use super::listen_address::ListenAddress;
@@ -133,7 +133,7 @@ pub(crate) fn parse(
     at: &KeyPath,
     located: &LocatedValue,
     environment: &Environment,
-) -> Result<Value, Vec<Fault>> {
+) -> Result<Value, Vec<ConfigFault>> {
     let parser = Parser { key, at, environment };
     match key.shape {
         Shape::Secrets => parser.list(located, Shape::Secret),
@@ -158,16 +158,16 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    fn fault(&self, origin: &Origin, problem: String) -> Fault {
+    fn fault(&self, origin: &ValueOrigin, problem: String) -> ConfigFault {
         let message = match origin {
-            Origin::File { .. } => format!("{} in {}: {problem}", self.key.name, self.at),
+            ValueOrigin::File { .. } => format!("{} in {}: {problem}", self.key.name, self.at),
             // A variable or a flag names its key already.
             _ => problem,
         };
-        Fault::new(origin.clone(), message)
+        ConfigFault::new(origin.clone(), message)
     }
 
-    fn scalar(&self, shape: Shape, located: &LocatedValue) -> Result<Value, Fault> {
+    fn scalar(&self, shape: Shape, located: &LocatedValue) -> Result<Value, ConfigFault> {
         let value = match (shape, &located.raw) {
             (Shape::Boolean, raw) => boolean(raw),
             (Shape::Integer { least, most }, raw) => integer(raw, least, most),
@@ -188,7 +188,7 @@ impl Parser<'_> {
         value.map_err(|problem| self.fault(&located.origin, problem))
     }
 
-    fn list(&self, located: &LocatedValue, of: Shape) -> Result<Value, Vec<Fault>> {
+    fn list(&self, located: &LocatedValue, of: Shape) -> Result<Value, Vec<ConfigFault>> {
         let items = match &located.raw {
             Raw::List(items) => items.clone(),
             Raw::Plain(text) => self.plain_list(text, &located.origin)?,
@@ -208,7 +208,7 @@ impl Parser<'_> {
     }
 
     /// A list in a variable: `a,b`, or `["a", "b"]` if an item has a comma.
-    fn plain_list(&self, text: &str, origin: &Origin) -> Result<Vec<LocatedValue>, Vec<Fault>> {
+    fn plain_list(&self, text: &str, origin: &ValueOrigin) -> Result<Vec<LocatedValue>, Vec<ConfigFault>> {
         if text.trim_start().starts_with('[') {
             if let Ok(value) = DeValue::parse(text.trim())
                 && let Raw::List(items) = file::raw(&|_| origin.clone(), value.get_ref())
@@ -221,7 +221,7 @@ impl Parser<'_> {
         Ok(items.map(|item| LocatedValue::plain(item, origin.clone())).collect())
     }
 
-    fn headers(&self, located: &LocatedValue) -> Result<Value, Vec<Fault>> {
+    fn headers(&self, located: &LocatedValue) -> Result<Value, Vec<ConfigFault>> {
         let pairs = match &located.raw {
             Raw::Table(pairs) => pairs.clone(),
             Raw::Plain(text) => plain_table(text, &located.origin).ok_or_else(|| {
@@ -245,7 +245,7 @@ impl Parser<'_> {
         if faults.is_empty() { Ok(Value::Headers(headers)) } else { Err(faults) }
     }
 
-    fn variables(&self, located: &LocatedValue) -> Result<Value, Vec<Fault>> {
+    fn variables(&self, located: &LocatedValue) -> Result<Value, Vec<ConfigFault>> {
         let pairs = match &located.raw {
             Raw::Table(pairs) => pairs.clone(),
             Raw::Plain(text) => plain_table(text, &located.origin).ok_or_else(|| {
@@ -272,7 +272,7 @@ impl Parser<'_> {
         if faults.is_empty() { Ok(Value::Headers(variables)) } else { Err(faults) }
     }
 
-    fn door_levels(&self, located: &LocatedValue) -> Result<Value, Vec<Fault>> {
+    fn door_levels(&self, located: &LocatedValue) -> Result<Value, Vec<ConfigFault>> {
         let pairs = match &located.raw {
             Raw::Table(pairs) => pairs.clone(),
             Raw::Plain(text) => plain_table(text, &located.origin).ok_or_else(|| {
@@ -304,7 +304,7 @@ impl Parser<'_> {
         if faults.is_empty() { Ok(Value::Levels(DoorLevels(levels))) } else { Err(faults) }
     }
 
-    fn header_value(&self, located: &LocatedValue) -> Result<Secret, Fault> {
+    fn header_value(&self, located: &LocatedValue) -> Result<Secret, ConfigFault> {
         match &located.raw {
             Raw::Text(text) | Raw::Plain(text) => {
                 self.resolve(text, &located.origin).map_err(|problem| self.fault(&located.origin, problem))
@@ -313,7 +313,7 @@ impl Parser<'_> {
         }
     }
 
-    fn secret(&self, text: &str, origin: &Origin) -> Result<Value, String> {
+    fn secret(&self, text: &str, origin: &ValueOrigin) -> Result<Value, String> {
         let secret = self.resolve(text, origin)?;
         if secret.has_space() {
             return Err("the secret has a space in it".to_owned());
@@ -321,7 +321,7 @@ impl Parser<'_> {
         Ok(Value::Secret(secret))
     }
 
-    fn store_url(&self, text: &str, origin: &Origin) -> Result<Value, String> {
+    fn store_url(&self, text: &str, origin: &ValueOrigin) -> Result<Value, String> {
         let secret = self.resolve(text, origin)?;
         match (secret.value(), secret.missing()) {
             (Some(url), _) => StoreUrl::read(url).map(Value::StoreUrl),
@@ -329,9 +329,9 @@ impl Parser<'_> {
         }
     }
 
-    fn resolve(&self, text: &str, origin: &Origin) -> Result<Secret, String> {
+    fn resolve(&self, text: &str, origin: &ValueOrigin) -> Result<Secret, String> {
         let folder = match origin {
-            Origin::File { path, .. } => path.parent().unwrap_or(Path::new("")),
+            ValueOrigin::File { path, .. } => path.parent().unwrap_or(Path::new("")),
             _ => Path::new(""),
         };
         Secret::resolve(text, folder, self.environment)

@@ -12,7 +12,7 @@ use secrecy::ExposeSecret as _;
 use super::keys::KEYS;
 use super::schema::Section;
 use super::sources::SourceFile;
-use super::{Config, DisplayedValue, Flags, KeySetLocation, LoadedConfig, Origin, Sources};
+use super::{Config, DisplayedValue, Flags, KeySetLocation, LoadedConfig, Sources, ValueOrigin};
 
 fn load(text: &str, env: &[(&str, &str)]) -> Result<LoadedConfig, Vec<String>> {
     load_with(Some(text), env, Flags::default())
@@ -400,7 +400,9 @@ fn never_panics_and_tells_lines(text: &str) -> Result<(), TestCaseError> {
     let file = SourceFile { path: "f".into(), text: text.to_owned() };
     if let Err(faults) = Config::load(&Sources { file: Some(file), ..Sources::default() }) {
         for fault in faults.iter() {
-            let Origin::File { line, .. } = fault.origin else { return Err(TestCaseError::fail(fault.to_string())) };
+            let ValueOrigin::File { line, .. } = fault.origin else {
+                return Err(TestCaseError::fail(fault.to_string()));
+            };
             prop_assert!((1..=lines).contains(&line), "{fault}");
         }
     }

@@ -1,9 +1,9 @@
 //! `[mcp.NAME]`: the operator's programs and servers.
 
-use super::super::{Mcp, McpTransport};
+use super::super::{McpConfig, McpTransport};
 use super::*;
 
-fn servers(text: &str, env: &[(&str, &str)]) -> (Vec<Mcp>, Vec<String>) {
+fn servers(text: &str, env: &[(&str, &str)]) -> (Vec<McpConfig>, Vec<String>) {
     let loaded = load(text, env).unwrap();
     (loaded.config.mcp, loaded.warnings)
 }

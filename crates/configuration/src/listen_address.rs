@@ -9,7 +9,8 @@ const UNIX: &str = "unix:";
 
 /// Where a listener accepts connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum ListenAddress {
+pub enum ListenAddress {
+    /// An address of TCP.
     Tcp(SocketAddr),
     /// The path of a Unix socket.
     Unix(PathBuf),
@@ -17,7 +18,7 @@ pub(crate) enum ListenAddress {
 
 impl ListenAddress {
     /// Reads `HOST:PORT` or `unix:PATH`.
-    pub(crate) fn read(text: &str) -> Option<Self> {
+    pub fn read(text: &str) -> Option<Self> {
         if let Some(path) = text.strip_prefix(UNIX) {
             return (cfg!(unix) && !path.is_empty() && !path.contains('\0')).then(|| Self::Unix(path.into()));
         }
@@ -29,7 +30,7 @@ impl ListenAddress {
     }
 
     /// Whether only this machine can reach it.
-    pub(crate) fn is_local(&self) -> bool {
+    pub fn is_local(&self) -> bool {
         match self {
             Self::Tcp(address) => address.ip().to_canonical().is_loopback(),
             Self::Unix(_) => true,
@@ -37,7 +38,7 @@ impl ListenAddress {
     }
 
     /// The URL for clients on this machine.
-    pub(crate) fn url(&self, scheme: &str) -> String {
+    pub fn url(&self, scheme: &str) -> String {
         let Self::Tcp(address) = self else { return format!("{scheme}://localhost") };
         let host = match address.ip() {
             // A client cannot use the wildcard address.

@@ -26,7 +26,7 @@ fn is_reloadable(setting: &Setting) -> bool {
 }
 
 /// The differences, by key; a new or removed entry is named once.
-pub(crate) fn changes(before: &[Setting], after: &[Setting]) -> ReloadReport {
+pub fn changes(before: &[Setting], after: &[Setting]) -> ReloadReport {
     let [old, new] = [before, after].map(|settings| settings.iter().map(|one| (one.key.as_str(), one)).collect());
     let (old, new): (BTreeMap<&str, &Setting>, BTreeMap<&str, &Setting>) = (old, new);
     let [old_entries, new_entries] = [before, after].map(entries);

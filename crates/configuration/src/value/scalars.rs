@@ -8,14 +8,14 @@ use amalgam_tools::Allowed;
 use toml::de::DeValue;
 
 use super::Value;
-use crate::config::fault::Origin;
-use crate::config::file;
-use crate::config::layers::{LocatedValue, Raw};
-use crate::config::listen_address::ListenAddress;
-use crate::config::schema::Shape;
-use crate::config::suggest::did_you_mean;
-use crate::config::units::{duration_from_text, duration_to_text, size_from_text, size_to_text};
-use crate::logs;
+use crate::fault::ValueOrigin;
+use crate::file;
+use crate::layers::{LocatedValue, Raw};
+use crate::listen_address::ListenAddress;
+use crate::log_filter;
+use crate::schema::Shape;
+use crate::suggest::did_you_mean;
+use crate::units::{duration_from_text, duration_to_text, size_from_text, size_to_text};
 
 pub(super) fn boolean(raw: &Raw) -> Result<Value, String> {
     match raw {
@@ -109,7 +109,7 @@ pub(super) fn from_text(shape: Shape, text: &str) -> Result<Value, String> {
         Shape::Argument => Ok(Value::Text(text.to_owned())),
         Shape::PathOrUrl if text.contains("://") => key_set_url(text),
         Shape::PathOrUrl => from_text(Shape::Path, text),
-        Shape::LogFilter if logs::can_read(text) => Ok(Value::Text(text.to_owned())),
+        Shape::LogFilter if log_filter::is_valid(text) => Ok(Value::Text(text.to_owned())),
         Shape::LogFilter => {
             Err(format!("expected a level or directives such as info,amalgam=debug, found {}", shortened(text)))
         }
@@ -206,7 +206,7 @@ pub(super) fn header_name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-pub(super) fn plain_table(text: &str, origin: &Origin) -> Option<Vec<(String, LocatedValue)>> {
+pub(super) fn plain_table(text: &str, origin: &ValueOrigin) -> Option<Vec<(String, LocatedValue)>> {
     if text.trim_start().starts_with('{') {
         let value = DeValue::parse(text.trim()).ok()?;
         return match file::raw(&|_| origin.clone(), value.get_ref()) {

@@ -6,7 +6,7 @@ use amalgam_core::TenantState;
 use amalgam_execute::{envelope::Casing, request::UnknownFields};
 use amalgam_models::{Dialect, ReplayReasoning, StructuredOutput, SystemRole, ToolCalls};
 
-use super::choices::{Choice, ImageUrls, KeepTranscripts, Kind, LogFormat, Modality};
+use super::choices::{ImageUrls, KeepTranscripts, Kind, LogFormat, Modality, NamedChoice};
 use super::schema::DefaultValue::{self, Required, Unset, Value};
 use super::schema::Section::{
     self, Assistant, Auth, Egress, Execute, Limits, Log, Mcp, Metrics, Models, Process, Retention, Seed, Server, Store,

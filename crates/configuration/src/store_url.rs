@@ -7,7 +7,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 /// A database.
 #[derive(Clone)]
-pub(crate) enum StoreUrl {
+pub enum StoreUrl {
     /// A file on this machine.
     Sqlite(PathBuf),
     /// A server; the URL may contain a password.
@@ -16,12 +16,12 @@ pub(crate) enum StoreUrl {
 
 impl StoreUrl {
     /// The default file.
-    pub(crate) fn in_folder(data: &Path) -> Self {
+    pub fn in_folder(data: &Path) -> Self {
         Self::Sqlite(data.join("amalgam.db"))
     }
 
     /// Parses a URL; no message repeats it.
-    pub(crate) fn read(url: &SecretString) -> Result<Self, String> {
+    pub fn read(url: &SecretString) -> Result<Self, String> {
         let text = url.expose_secret();
         if let Some(path) = text.strip_prefix("sqlite:") {
             let path = path.strip_prefix("//").unwrap_or(path);
@@ -50,7 +50,7 @@ impl StoreUrl {
     }
 
     /// The name of the file or of the database, for display.
-    pub(crate) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         let shown = self.to_string();
         match self {
             Self::Sqlite(path) => path.file_name().map_or(shown, |name| name.to_string_lossy().into_owned()),

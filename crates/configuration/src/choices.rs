@@ -7,10 +7,11 @@ use amalgam_models::{Dialect, ReplayReasoning, StructuredOutput, SystemRole, Too
 use super::value::{FromValue, Value};
 
 /// A setting with a fixed set of names.
-pub(crate) trait Choice: Sized {
+pub trait NamedChoice: Sized {
     /// The names in the file, in order.
     const NAMES: &'static [&'static str];
 
+    /// The choice with a name, if there is one.
     fn named(word: &str) -> Option<Self>;
 
     /// The name in the file.
@@ -23,12 +24,17 @@ macro_rules! choice {
     ($(#[$note:meta])+ $name:ident { $($variant:ident = $word:literal,)+ }) => {
         $(#[$note])+
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub(crate) enum $name { $($variant,)+ }
+        pub enum $name {
+            $(
+                #[doc = concat!("`", $word, "`")]
+                $variant,
+            )+
+        }
 
         choice! { $name { $($variant = $word,)+ } }
     };
     ($name:ident { $($variant:ident = $word:literal,)+ }) => {
-        impl Choice for $name {
+        impl NamedChoice for $name {
             const NAMES: &'static [&'static str] = &[$($word,)+];
 
             fn named(word: &str) -> Option<Self> {

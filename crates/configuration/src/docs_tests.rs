@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::choices::Choice as _;
+use super::choices::NamedChoice as _;
 use super::keys::KEYS;
 use super::schema::{DefaultValue, Key, Section, Shape};
 use super::sources::{Environment, Flags, SourceFile, Sources};

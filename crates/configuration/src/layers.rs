@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::fault::Origin;
+use super::fault::ValueOrigin;
 use super::schema::Section;
 
 /// The location of keys: a section, or one entry of it.
@@ -72,16 +72,16 @@ pub(crate) enum Raw {
 #[derive(Clone)]
 pub(crate) struct LocatedValue {
     pub(crate) raw: Raw,
-    pub(crate) origin: Origin,
+    pub(crate) origin: ValueOrigin,
 }
 
 impl LocatedValue {
-    pub(crate) fn plain(text: impl Into<String>, origin: Origin) -> Self {
+    pub(crate) fn plain(text: impl Into<String>, origin: ValueOrigin) -> Self {
         Self { raw: Raw::Plain(text.into()), origin }
     }
 
     /// The origin of the item with this index: its own line if it has one.
-    pub(crate) fn item_origin(&self, index: usize) -> Origin {
+    pub(crate) fn item_origin(&self, index: usize) -> ValueOrigin {
         match &self.raw {
             Raw::List(items) => items.get(index).map_or_else(|| self.origin.clone(), |item| item.origin.clone()),
             _ => self.origin.clone(),
@@ -95,7 +95,7 @@ pub(crate) struct Layers {
     values: BTreeMap<KeyPath, BTreeMap<&'static str, LocatedValue>>,
     /// In file order, which decides the precedence of upstreams.
     entries: Vec<KeyPath>,
-    declared: BTreeMap<KeyPath, Origin>,
+    declared: BTreeMap<KeyPath, ValueOrigin>,
 }
 
 impl Layers {
@@ -113,14 +113,14 @@ impl Layers {
     }
 
     /// Records that an entry exists; the first mention is its origin.
-    pub(crate) fn declare(&mut self, at: &KeyPath, origin: Origin) {
+    pub(crate) fn declare(&mut self, at: &KeyPath, origin: ValueOrigin) {
         if !self.declared.contains_key(at) {
             self.entries.push(at.clone());
             self.declared.insert(at.clone(), origin);
         }
     }
 
-    pub(crate) fn entry_origin(&self, at: &KeyPath) -> Option<&Origin> {
+    pub(crate) fn entry_origin(&self, at: &KeyPath) -> Option<&ValueOrigin> {
         self.declared.get(at)
     }
 

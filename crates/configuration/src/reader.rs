@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::changes;
-use super::fault::{Fault, Origin};
+use super::fault::{ConfigFault, ValueOrigin};
 use super::layers::{KeyPath, Layers, LocatedValue};
 use super::schema::{DefaultValue, Section};
 use super::sources::Environment;
@@ -12,28 +12,30 @@ use super::value::{self, FromValue, Value};
 
 /// One effective value, as `check` prints it.
 #[derive(Debug, Clone)]
-pub(crate) struct Setting {
+pub struct Setting {
     /// The full name: `upstreams.openai.base_url`.
-    pub(crate) key: String,
-    pub(crate) value: DisplayedValue,
-    pub(crate) origin: Origin,
+    pub key: String,
+    /// The value.
+    pub value: DisplayedValue,
+    /// Where it was set.
+    pub origin: ValueOrigin,
     /// None for variables that are no keys.
     pub(crate) section: Option<Section>,
     /// The entry that it belongs to: `upstreams.openai`.
-    pub(crate) entry: Option<String>,
+    pub entry: Option<String>,
     /// Differs if the value differs, also if the displayed value hides it.
-    pub(crate) fingerprint: u64,
+    pub fingerprint: u64,
 }
 
 impl Setting {
-    fn of(at: &KeyPath, name: &str, value: DisplayedValue, origin: Origin, fingerprint: u64) -> Self {
+    fn of(at: &KeyPath, name: &str, value: DisplayedValue, origin: ValueOrigin, fingerprint: u64) -> Self {
         Self { key: at.path(name), value, origin, section: Some(at.section), entry: at.entry_path(), fingerprint }
     }
 }
 
 /// How `check` prints a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum DisplayedValue {
+pub enum DisplayedValue {
     /// The value in configuration syntax; secrets are hidden.
     Value(serde_json::Value),
     /// Unset; the text says what that means.
@@ -43,7 +45,7 @@ pub(crate) enum DisplayedValue {
 pub(crate) struct Reader<'a> {
     pub(crate) layers: &'a Layers,
     environment: &'a Environment,
-    pub(crate) faults: Vec<Fault>,
+    pub(crate) faults: Vec<ConfigFault>,
     pub(crate) warnings: Vec<String>,
     pub(crate) settings: Vec<Setting>,
     /// The variables that settings point to with `env:`.
@@ -51,7 +53,7 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(layers: &'a Layers, environment: &'a Environment, faults: Vec<Fault>) -> Self {
+    pub(crate) fn new(layers: &'a Layers, environment: &'a Environment, faults: Vec<ConfigFault>) -> Self {
         Self { layers, environment, faults, warnings: Vec::new(), settings: Vec::new(), pointed_to: BTreeSet::new() }
     }
 
@@ -67,12 +69,12 @@ impl<'a> Reader<'a> {
         let located = match (self.layers.get(at, name), key.preset) {
             (Some(located), _) => located,
             (None, DefaultValue::Value(text)) => {
-                preset = LocatedValue::plain(text, Origin::Default);
+                preset = LocatedValue::plain(text, ValueOrigin::Default);
                 &preset
             }
             (None, DefaultValue::Unset(meaning)) => {
                 let value = DisplayedValue::Unset(meaning);
-                self.settings.push(Setting::of(at, name, value, Origin::Default, 0));
+                self.settings.push(Setting::of(at, name, value, ValueOrigin::Default, 0));
                 return None;
             }
             (None, DefaultValue::Required) => {
@@ -96,29 +98,29 @@ impl<'a> Reader<'a> {
     }
 
     /// The origin of a key; of its entry if the key is unset.
-    pub(crate) fn origin(&self, at: &KeyPath, name: &str) -> Origin {
+    pub(crate) fn origin(&self, at: &KeyPath, name: &str) -> ValueOrigin {
         let set = self.layers.get(at, name).map(|located| &located.origin);
-        set.or_else(|| self.layers.entry_origin(at)).cloned().unwrap_or(Origin::Default)
+        set.or_else(|| self.layers.entry_origin(at)).cloned().unwrap_or(ValueOrigin::Default)
     }
 
     /// The origin of an item in a list.
-    pub(crate) fn item_origin(&self, at: &KeyPath, name: &str, index: usize) -> Origin {
-        self.layers.get(at, name).map_or(Origin::Default, |located| located.item_origin(index))
+    pub(crate) fn item_origin(&self, at: &KeyPath, name: &str, index: usize) -> ValueOrigin {
+        self.layers.get(at, name).map_or(ValueOrigin::Default, |located| located.item_origin(index))
     }
 
-    pub(crate) fn fault(&mut self, origin: Origin, message: impl Into<String>) {
-        self.faults.push(Fault::new(origin, message));
+    pub(crate) fn fault(&mut self, origin: ValueOrigin, message: impl Into<String>) {
+        self.faults.push(ConfigFault::new(origin, message));
     }
 
-    pub(crate) fn warn(&mut self, origin: &Origin, message: impl Into<String>) {
-        self.warnings.push(Fault::new(origin.clone(), message).to_string());
+    pub(crate) fn warn(&mut self, origin: &ValueOrigin, message: impl Into<String>) {
+        self.warnings.push(ConfigFault::new(origin.clone(), message).to_string());
     }
 
     fn lacks(&mut self, at: &KeyPath, name: &str) {
-        let origin = self.layers.entry_origin(at).cloned().unwrap_or(Origin::Default);
+        let origin = self.layers.entry_origin(at).cloned().unwrap_or(ValueOrigin::Default);
         // An entry that only a variable names is most likely a misspelt one.
         let hint = match (&origin, &at.entry) {
-            (Origin::Variable(_), Some(entry)) => {
+            (ValueOrigin::Variable(_), Some(entry)) => {
                 did_you_mean(entry, self.layers.names(at.section).filter(|other| other != entry))
             }
             _ => String::new(),

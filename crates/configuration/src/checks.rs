@@ -9,7 +9,7 @@ use super::layers::KeyPath;
 use super::reader::Reader;
 use super::schema::Section;
 use super::suggest::did_you_mean;
-use super::{Choice as _, Config, KeySetLocation, Kind, McpTransport, Tenant};
+use super::{Config, KeySetLocation, Kind, McpTransport, NamedChoice as _, TenantConfig};
 
 /// Checks the whole configuration; adds to the reader's faults and warnings.
 pub(crate) fn all(config: &Config, reader: &mut Reader<'_>) {
@@ -56,7 +56,7 @@ fn tenants(config: &Config, reader: &mut Reader<'_>) {
     }
 }
 
-fn shares(tenant: &Tenant, key: &SecretString) -> bool {
+fn shares(tenant: &TenantConfig, key: &SecretString) -> bool {
     tenant.keys.iter().any(|own| own.expose_secret() == key.expose_secret())
 }
 

@@ -1,4 +1,4 @@
-//! Faults of the configuration, and the origins of values.
+//! ConfigFaults of the configuration, and the origins of values.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -6,9 +6,14 @@ use std::path::PathBuf;
 
 /// The origin of a value, which every fault names.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Origin {
+pub enum ValueOrigin {
     /// A line of the configuration file, from 1.
-    File { path: PathBuf, line: usize },
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The number of the line.
+        line: usize,
+    },
     /// An environment variable.
     Variable(String),
     /// A flag of the command line.
@@ -17,7 +22,7 @@ pub(crate) enum Origin {
     Default,
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for ValueOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File { path, line } => write!(f, "{}:{line}", path.display()),
@@ -30,21 +35,24 @@ impl fmt::Display for Origin {
 
 /// A fault of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Fault {
-    pub(crate) origin: Origin,
-    pub(crate) message: String,
+pub struct ConfigFault {
+    /// The place of the fault.
+    pub origin: ValueOrigin,
+    /// What is wrong.
+    pub message: String,
 }
 
-impl Fault {
-    pub(crate) fn new(origin: Origin, message: impl Into<String>) -> Self {
+impl ConfigFault {
+    /// A fault at a place.
+    pub fn new(origin: ValueOrigin, message: impl Into<String>) -> Self {
         Self { origin, message: message.into() }
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for ConfigFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.origin {
-            Origin::Default => f.write_str(&self.message),
+            ValueOrigin::Default => f.write_str(&self.message),
             origin => write!(f, "{origin}: {}", self.message),
         }
     }
@@ -52,13 +60,13 @@ impl fmt::Display for Fault {
 
 /// All faults of a configuration, in the order of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Faults {
-    list: Vec<Fault>,
+pub struct ConfigFaults {
+    list: Vec<ConfigFault>,
 }
 
-impl Faults {
+impl ConfigFaults {
     /// `Ok` if the list is empty.
-    pub(crate) fn none_of(mut list: Vec<Fault>) -> Result<(), Self> {
+    pub(crate) fn none_of(mut list: Vec<ConfigFault>) -> Result<(), Self> {
         list.sort_by(|a, b| match a.origin.cmp(&b.origin) {
             Ordering::Equal => a.message.cmp(&b.message),
             order => order,
@@ -67,18 +75,19 @@ impl Faults {
         if list.is_empty() { Ok(()) } else { Err(Self { list }) }
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Fault> {
+    /// The faults, in the order of the file.
+    pub fn iter(&self) -> impl Iterator<Item = &ConfigFault> {
         self.list.iter()
     }
 }
 
-impl From<Fault> for Faults {
-    fn from(fault: Fault) -> Self {
+impl From<ConfigFault> for ConfigFaults {
+    fn from(fault: ConfigFault) -> Self {
         Self { list: vec![fault] }
     }
 }
 
-impl fmt::Display for Faults {
+impl fmt::Display for ConfigFaults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.list.as_slice() {
             [only] => write!(f, "the configuration cannot be used\n  {only}"),
@@ -90,4 +99,4 @@ impl fmt::Display for Faults {
     }
 }
 
-impl std::error::Error for Faults {}
+impl std::error::Error for ConfigFaults {}

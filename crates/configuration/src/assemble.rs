@@ -7,7 +7,7 @@ use amalgam_core::Price;
 use amalgam_models::{ConfiguredModel, UpstreamKind};
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::fault::{Fault, Faults, Origin};
+use super::fault::{ConfigFault, ConfigFaults, ValueOrigin};
 use super::layers::{KeyPath, Layers, LocatedValue};
 use super::reader::Reader;
 use super::schema::Section;
@@ -15,18 +15,18 @@ use super::secret::Secret;
 use super::sources::{Flags, Sources};
 use super::value::DoorLevels;
 use super::{
-    Choice as _, Collector, Config, Egress, Execute, Jwt, KeySetLocation, Kind, Limits, LoadedConfig, Log, Mcp,
-    McpTransport, Modality, Pool, Remote, Retention, Server, StoreUrl, Telemetry, Tenant, TlsFiles, Upstream,
-    assistant, checks, environment, file, proxy,
+    Collector, Config, EgressTargets, ExecuteConfig, JwtConfig, KeySetLocation, Kind, LimitsConfig, LoadedConfig,
+    LogConfig, McpConfig, McpTransport, Modality, NamedChoice as _, PoolConfig, Remote, RetentionConfig, ServerConfig,
+    StoreUrl, TelemetryConfig, TenantConfig, TlsFiles, UpstreamConfig, assistant, checks, environment, file, proxy,
 };
 
-pub(crate) fn load(sources: &Sources) -> Result<LoadedConfig, Faults> {
+pub(crate) fn load(sources: &Sources) -> Result<LoadedConfig, ConfigFaults> {
     let mut layers = Layers::default();
     let mut faults = Vec::new();
     if let Some(file) = &sources.file
         && let Err(faults) = file::read(file, &mut layers, &mut faults)
     {
-        Faults::none_of(faults)?;
+        ConfigFaults::none_of(faults)?;
     }
     let unknown = environment::read(&sources.env, &mut layers, &mut faults);
     put_flags(&sources.flags, &mut layers, &mut faults);
@@ -39,11 +39,11 @@ pub(crate) fn load(sources: &Sources) -> Result<LoadedConfig, Faults> {
         reader.warnings.push(environment::unknown_warning(name, &layers));
     }
     let Reader { faults, warnings, settings, .. } = reader;
-    Faults::none_of(faults)?;
+    ConfigFaults::none_of(faults)?;
     Ok(LoadedConfig { config, settings, warnings })
 }
 
-fn put_flags(flags: &Flags, layers: &mut Layers, faults: &mut Vec<Fault>) {
+fn put_flags(flags: &Flags, layers: &mut Layers, faults: &mut Vec<ConfigFault>) {
     let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.to_str().map(str::to_owned));
     let process = KeyPath::section(Section::Process);
     for (flag, at, key, text) in [
@@ -52,8 +52,8 @@ fn put_flags(flags: &Flags, layers: &mut Layers, faults: &mut Vec<Fault>) {
         ("--listen", &KeyPath::section(Section::Server), "listen", flags.listen.clone().map(Some)),
     ] {
         match text {
-            Some(Some(text)) => layers.put(at, key, LocatedValue::plain(text, Origin::Flag(flag))),
-            Some(None) => faults.push(Fault::new(Origin::Flag(flag), "the path is not readable text")),
+            Some(Some(text)) => layers.put(at, key, LocatedValue::plain(text, ValueOrigin::Flag(flag))),
+            Some(None) => faults.push(ConfigFault::new(ValueOrigin::Flag(flag), "the path is not readable text")),
             None => {}
         }
     }
@@ -64,8 +64,8 @@ fn add_demo(layers: &mut Layers) {
     let mut put = |section: Section, key: &'static str, value: &str| {
         if layers.names(section).next().is_none() {
             let at = KeyPath::entry(section, "demo");
-            layers.declare(&at, Origin::Default);
-            layers.put(&at, key, LocatedValue::plain(value, Origin::Default));
+            layers.declare(&at, ValueOrigin::Default);
+            layers.put(&at, key, LocatedValue::plain(value, ValueOrigin::Default));
         }
     };
     put(Section::Tenants, "id", "1");
@@ -85,9 +85,9 @@ fn config(reader: &mut Reader<'_>, sources: &Sources) -> Config {
     let url = reader.optional(&KeyPath::section(Section::Store), "url");
     let store = url.unwrap_or_else(|| StoreUrl::in_folder(&data));
     let pool = pool(reader);
-    let tenants: Vec<Tenant> = entries(reader, Section::Tenants, tenant);
+    let tenants: Vec<TenantConfig> = entries(reader, Section::Tenants, tenant);
     let jwt = jwt(reader);
-    let upstreams: Vec<Upstream> = entries(reader, Section::Upstreams, upstream).into_iter().flatten().collect();
+    let upstreams: Vec<UpstreamConfig> = entries(reader, Section::Upstreams, upstream).into_iter().flatten().collect();
     let models: Vec<ConfiguredModel> = entries(reader, Section::Models, model);
     let upstreams = with_demo(upstreams, &models);
     let mcp = entries(reader, Section::Mcp, mcp).into_iter().flatten().collect();
@@ -125,7 +125,7 @@ fn config(reader: &mut Reader<'_>, sources: &Sources) -> Config {
 /// Whether the file or the environment configures entries of a section, besides the built-in one.
 fn is_declared(reader: &Reader<'_>, section: Section) -> bool {
     let origins = reader.layers.names(section).map(|name| reader.layers.entry_origin(&KeyPath::entry(section, name)));
-    origins.flatten().any(|origin| *origin != Origin::Default)
+    origins.flatten().any(|origin| *origin != ValueOrigin::Default)
 }
 
 fn process_secret(reader: &mut Reader<'_>, name: &str) -> Option<SecretString> {
@@ -137,9 +137,9 @@ fn process_secret(reader: &mut Reader<'_>, name: &str) -> Option<SecretString> {
     secret.value().cloned()
 }
 
-fn log(reader: &mut Reader<'_>) -> Log {
+fn log(reader: &mut Reader<'_>) -> LogConfig {
     let at = &KeyPath::section(Section::Log);
-    Log {
+    LogConfig {
         filter: reader.value(at, "level"),
         format: reader.value(at, "format"),
         sample: reader.value(at, "sample"),
@@ -147,14 +147,14 @@ fn log(reader: &mut Reader<'_>) -> Log {
     }
 }
 
-fn telemetry(reader: &mut Reader<'_>) -> Telemetry {
+fn telemetry(reader: &mut Reader<'_>) -> TelemetryConfig {
     let at = &KeyPath::section(Section::Telemetry);
     let otlp = reader.optional::<String>(at, "otlp");
     let (headers, timeout) = (reader.value(at, "headers"), reader.value(at, "timeout"));
     if otlp.is_some() && !cfg!(feature = "otel") {
         reader.fault(reader.origin(at, "otlp"), "this binary was built without the feature `otel`");
     }
-    Telemetry {
+    TelemetryConfig {
         otlp: otlp.map(|url| Collector { url, headers, timeout }),
         service_name: reader.value(at, "service_name"),
         attributes: reader.value(at, "attributes"),
@@ -166,14 +166,14 @@ fn telemetry(reader: &mut Reader<'_>) -> Telemetry {
     }
 }
 
-fn pool(reader: &mut Reader<'_>) -> Pool {
+fn pool(reader: &mut Reader<'_>) -> PoolConfig {
     let at = &KeyPath::section(Section::Store);
-    Pool { connections: reader.value(at, "connections"), timeout: reader.value(at, "timeout") }
+    PoolConfig { connections: reader.value(at, "connections"), timeout: reader.value(at, "timeout") }
 }
 
-fn server(reader: &mut Reader<'_>) -> Server {
+fn server(reader: &mut Reader<'_>) -> ServerConfig {
     let at = &KeyPath::section(Section::Server);
-    Server {
+    ServerConfig {
         listen: reader.value(at, "listen"),
         admin_listen: reader.value(at, "admin_listen"),
         tls: tls(reader),
@@ -210,7 +210,7 @@ fn tls(reader: &mut Reader<'_>) -> Option<TlsFiles> {
 /// A path of the configuration file is relative to its folder.
 fn beside_file(reader: &Reader<'_>, at: &KeyPath, name: &str, path: PathBuf) -> PathBuf {
     match reader.origin(at, name) {
-        Origin::File { path: file, .. } => file.parent().unwrap_or(Path::new("")).join(path),
+        ValueOrigin::File { path: file, .. } => file.parent().unwrap_or(Path::new("")).join(path),
         _ => path,
     }
 }
@@ -220,11 +220,11 @@ fn entries<T>(reader: &mut Reader<'_>, section: Section, read: fn(&mut Reader<'_
     names.into_iter().map(|name| read(reader, &KeyPath::entry(section, name), name)).collect()
 }
 
-fn tenant(reader: &mut Reader<'_>, at: &KeyPath, name: &str) -> Tenant {
+fn tenant(reader: &mut Reader<'_>, at: &KeyPath, name: &str) -> TenantConfig {
     check_entry_name(reader, at, name);
     let id = reader.value(at, "id");
     let state = reader.optional(at, "state");
-    let declared = reader.layers.entry_origin(at).is_some_and(|origin| *origin != Origin::Default);
+    let declared = reader.layers.entry_origin(at).is_some_and(|origin| *origin != ValueOrigin::Default);
     let secrets: Vec<Secret> = reader.value(at, "keys");
     let mut keys = Vec::with_capacity(secrets.len());
     for (index, secret) in secrets.into_iter().enumerate() {
@@ -237,10 +237,10 @@ fn tenant(reader: &mut Reader<'_>, at: &KeyPath, name: &str) -> Tenant {
             ),
         }
     }
-    Tenant { name: name.to_owned(), id, state, keys, declared }
+    TenantConfig { name: name.to_owned(), id, state, keys, declared }
 }
 
-fn jwt(reader: &mut Reader<'_>) -> Option<Jwt> {
+fn jwt(reader: &mut Reader<'_>) -> Option<JwtConfig> {
     let at = &KeyPath::section(Section::Auth);
     let written: Option<Secret> = reader.optional(at, "jwt_secret");
     if let Some(variable) = written.as_ref().and_then(Secret::missing) {
@@ -271,7 +271,7 @@ fn jwt(reader: &mut Reader<'_>) -> Option<Jwt> {
         }
     }
     let [issuer, audience] = [issuer, audience].map(|value| value.filter(|value| value != ANY));
-    Some(Jwt { secret, jwks, tenant_claim, issuer, audience, max_lifetime })
+    Some(JwtConfig { secret, jwks, tenant_claim, issuer, audience, max_lifetime })
 }
 
 /// Disables the check of an issuer or an audience.
@@ -280,7 +280,7 @@ const ANY: &str = "*";
 /// The size of the hash, which RFC 7518 requires.
 const MIN_JWT_SECRET_BYTES: usize = 32;
 
-fn upstream(reader: &mut Reader<'_>, at: &KeyPath, name: &str) -> Option<Upstream> {
+fn upstream(reader: &mut Reader<'_>, at: &KeyPath, name: &str) -> Option<UpstreamConfig> {
     check_entry_name(reader, at, name);
     let kind: Kind = reader.optional(at, "kind")?;
     let misplaced = reader.layers.keys(at).filter(|(key, _)| !at.section.key(key).is_some_and(|key| key.fits(kind)));
@@ -310,11 +310,11 @@ fn upstream(reader: &mut Reader<'_>, at: &KeyPath, name: &str) -> Option<Upstrea
         },
         Kind::Demo => UpstreamKind::Demo { pace: reader.value(at, "pace") },
     };
-    Some(Upstream { name: name.to_owned(), kind, remote })
+    Some(UpstreamConfig { name: name.to_owned(), kind, remote })
 }
 
 /// Adds the built-in demo if a fallback names it.
-fn with_demo(mut upstreams: Vec<Upstream>, models: &[ConfiguredModel]) -> Vec<Upstream> {
+fn with_demo(mut upstreams: Vec<UpstreamConfig>, models: &[ConfiguredModel]) -> Vec<UpstreamConfig> {
     let demo = Kind::Demo.name();
     let wanted = models.iter().any(|model| model.fallback.iter().any(|name| name == demo));
     let is_known = models.iter().any(|model| model.name == demo)
@@ -323,7 +323,11 @@ fn with_demo(mut upstreams: Vec<Upstream>, models: &[ConfiguredModel]) -> Vec<Up
             None => true,
         });
     if wanted && !is_known {
-        upstreams.push(Upstream { name: demo.to_owned(), kind: UpstreamKind::Demo { pace: DEMO_PACE }, remote: None });
+        upstreams.push(UpstreamConfig {
+            name: demo.to_owned(),
+            kind: UpstreamKind::Demo { pace: DEMO_PACE },
+            remote: None,
+        });
     }
     upstreams
 }
@@ -381,7 +385,7 @@ fn price(reader: &mut Reader<'_>, at: &KeyPath) -> Option<Price> {
     }
 }
 
-fn mcp(reader: &mut Reader<'_>, at: &KeyPath, name: &str) -> Option<Mcp> {
+fn mcp(reader: &mut Reader<'_>, at: &KeyPath, name: &str) -> Option<McpConfig> {
     check_entry_name(reader, at, name);
     let (command, url): (Option<String>, Option<String>) = (reader.optional(at, "command"), reader.optional(at, "url"));
     let timeout = reader.value(at, "timeout");
@@ -407,12 +411,12 @@ fn mcp(reader: &mut Reader<'_>, at: &KeyPath, name: &str) -> Option<Mcp> {
         }
         false => McpTransport::Http { url: url?, authorization: reader.optional(at, "authorization") },
     };
-    Some(Mcp { name: name.to_owned(), reached, timeout, tenants })
+    Some(McpConfig { name: name.to_owned(), reached, timeout, tenants })
 }
 
-fn execute(reader: &mut Reader<'_>) -> Execute {
+fn execute(reader: &mut Reader<'_>) -> ExecuteConfig {
     let at = &KeyPath::section(Section::Execute);
-    Execute {
+    ExecuteConfig {
         casing: reader.value(at, "casing"),
         unknown_fields: reader.value(at, "unknown_fields"),
         context_tokens: reader.value(at, "context_tokens"),
@@ -420,9 +424,9 @@ fn execute(reader: &mut Reader<'_>) -> Execute {
     }
 }
 
-fn limits(reader: &mut Reader<'_>) -> Limits {
+fn limits(reader: &mut Reader<'_>) -> LimitsConfig {
     let at = &KeyPath::section(Section::Limits);
-    Limits {
+    LimitsConfig {
         max_in_flight: reader.value(at, "max_in_flight"),
         max_in_flight_per_tenant: reader.optional(at, "max_in_flight_per_tenant"),
         max_waiting: reader.value(at, "max_waiting"),
@@ -454,9 +458,9 @@ fn limits(reader: &mut Reader<'_>) -> Limits {
     }
 }
 
-fn retention(reader: &mut Reader<'_>) -> Retention {
+fn retention(reader: &mut Reader<'_>) -> RetentionConfig {
     let at = &KeyPath::section(Section::Retention);
-    Retention {
+    RetentionConfig {
         responses: reader.optional(at, "responses"),
         events: reader.value(at, "events"),
         transcripts: reader.value(at, "transcripts"),
@@ -464,8 +468,8 @@ fn retention(reader: &mut Reader<'_>) -> Retention {
     }
 }
 
-fn egress(reader: &mut Reader<'_>) -> Egress {
-    Egress { allow_private: reader.value(&KeyPath::section(Section::Egress), "allow_private") }
+fn egress(reader: &mut Reader<'_>) -> EgressTargets {
+    EgressTargets { allow_private: reader.value(&KeyPath::section(Section::Egress), "allow_private") }
 }
 
 /// Names of tenants and upstreams are in logs, metrics and `UPSTREAM/model`: they have only plain characters.

@@ -2,7 +2,7 @@
 
 use amalgam_models::{Proxies, Proxy};
 
-use super::fault::Origin;
+use super::fault::ValueOrigin;
 use super::reader::{DisplayedValue, Reader, Setting};
 use super::sources::Environment;
 
@@ -35,18 +35,18 @@ fn address<'a>(name: &str, environment: &'a Environment, reader: &mut Reader<'_>
     }
 }
 
-fn variable<'a>(name: &str, environment: &'a Environment, reader: &mut Reader<'_>) -> Option<(Origin, &'a str)> {
+fn variable<'a>(name: &str, environment: &'a Environment, reader: &mut Reader<'_>) -> Option<(ValueOrigin, &'a str)> {
     for name in [name.to_owned(), name.to_ascii_lowercase()] {
         match environment.get(&name) {
-            Ok(Some(text)) if !text.is_empty() => return Some((Origin::Variable(name), text)),
+            Ok(Some(text)) if !text.is_empty() => return Some((ValueOrigin::Variable(name), text)),
             Ok(_) => {}
-            Err(_) => reader.fault(Origin::Variable(name), "the value is not readable text"),
+            Err(_) => reader.fault(ValueOrigin::Variable(name), "the value is not readable text"),
         }
     }
     None
 }
 
-fn show(key: &str, value: &str, origin: Origin, reader: &mut Reader<'_>) {
+fn show(key: &str, value: &str, origin: ValueOrigin, reader: &mut Reader<'_>) {
     reader.settings.push(Setting {
         key: key.to_owned(),
         value: DisplayedValue::Value(value.into()),
@@ -59,9 +59,9 @@ fn show(key: &str, value: &str, origin: Origin, reader: &mut Reader<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use crate::config::{Config, Faults, LoadedConfig, Sources};
+    use crate::{Config, ConfigFaults, LoadedConfig, Sources};
 
-    fn load(variables: &[(&str, &str)]) -> Result<LoadedConfig, Faults> {
+    fn load(variables: &[(&str, &str)]) -> Result<LoadedConfig, ConfigFaults> {
         Config::load(&Sources { env: variables.iter().copied().collect(), ..Sources::default() })
     }
 

@@ -16,22 +16,29 @@ const FILE_BYTES: u64 = 64 * 1024;
 
 /// A secret of a setting.
 #[derive(Clone)]
-pub(crate) enum Secret {
+pub enum Secret {
+    /// A secret with a value.
     Known {
+        /// Where the value comes from.
         from: SecretFrom,
+        /// The value.
         value: SecretString,
     },
     /// `env:NAME` of an unset variable. The code that needs the value reports that.
     Missing {
+        /// The name of the variable.
         name: String,
     },
 }
 
 /// The source of a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum SecretFrom {
+pub enum SecretFrom {
+    /// A variable.
     Variable(String),
+    /// A file.
     File(PathBuf),
+    /// The setting itself.
     Setting,
 }
 
@@ -53,7 +60,7 @@ impl Secret {
     }
 
     /// The unset variable.
-    pub(crate) fn missing(&self) -> Option<&str> {
+    pub fn missing(&self) -> Option<&str> {
         match self {
             Self::Missing { name } => Some(name),
             Self::Known { .. } => None,
@@ -61,7 +68,7 @@ impl Secret {
     }
 
     /// The variable that the setting names, set or not.
-    pub(crate) fn variable(&self) -> Option<&str> {
+    pub fn variable(&self) -> Option<&str> {
         match self {
             Self::Missing { name } | Self::Known { from: SecretFrom::Variable(name), .. } => Some(name),
             Self::Known { .. } => None,
@@ -69,7 +76,7 @@ impl Secret {
     }
 
     /// The value, if there is one.
-    pub(crate) fn value(&self) -> Option<&SecretString> {
+    pub fn value(&self) -> Option<&SecretString> {
         match self {
             Self::Known { value, .. } => Some(value),
             Self::Missing { .. } => None,
