@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use amalgam_protocol::ResponseSettings;
 use tokio::sync::oneshot;
 
-use crate::run::Identity;
+use crate::engine::Identity;
 
 /// What the head of a stream and its first events need.
 #[derive(Debug, Clone)]

@@ -15,8 +15,9 @@ use tracing::{info, warn};
 use crate::{
     call_record::CallRecord,
     drive::FinishedTurn,
+    engine::{Engine, Identity},
     recorder,
-    run::{Engine, Identity, Run, wait_for_cancellation},
+    run::{Run, wait_for_cancellation},
     running_turns::ClaimGuard,
 };
 

@@ -8,9 +8,10 @@ use crate::{
     admission::Slot,
     call_record::CallRecord,
     context_window::run_blocking,
+    engine::Engine,
     limiter::{CallTerms, Hold, LimitedTurn, Limiter},
     model_call::ModelCall,
-    run::{Engine, TurnStart},
+    start::TurnStart,
 };
 
 /// The shortest time that a turn of the background queue waits until another one of its limit has ended.

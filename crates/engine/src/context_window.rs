@@ -10,7 +10,7 @@ use amalgam_core::{
 };
 use tracing::debug;
 
-use crate::{model_call::ModelCall, run::Engine, upstream_state::UpstreamState};
+use crate::{engine::Engine, model_call::ModelCall, upstream_state::UpstreamState};
 
 /// How often the prompt is halved and sent again if an upstream answers only "too long".
 const HALVINGS: u32 = 4;

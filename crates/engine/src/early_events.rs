@@ -17,11 +17,7 @@ use futures_core::Stream;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tracing::warn;
 
-use crate::{
-    announcement::StreamHead,
-    events::TurnEvents,
-    run::{Engine, Run},
-};
+use crate::{announcement::StreamHead, engine::Engine, events::TurnEvents, run::Run};
 
 /// A streamed response that begins before its model has accepted. `F` starts the turn.
 pub struct EarlyEvents<F> {

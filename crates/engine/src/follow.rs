@@ -13,7 +13,7 @@ use futures_util::stream;
 use tokio::time::Instant;
 use tracing::warn;
 
-use crate::run::Engine;
+use crate::engine::Engine;
 
 /// The longest wait between reads of the store, in case a notification is missed.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);

@@ -15,7 +15,7 @@ use amalgam_protocol::{ErrorObject, Status};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tracing::{debug, info, warn};
 
-use crate::run::{Engine, Identity};
+use crate::engine::{Engine, Identity};
 
 /// The interval of heartbeats, and of checks of other processes.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use amalgam_core::{Entry, Fault, FaultKind};
 use amalgam_protocol::{Content, JsonStr, PartKind, Raw};
 
-use crate::{model_call::ModelCall, run::Engine};
+use crate::{engine::Engine, model_call::ModelCall};
 
 /// The maximum size of one fetched image.
 const IMAGE_BYTES: usize = 20 * 1024 * 1024;

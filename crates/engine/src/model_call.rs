@@ -11,8 +11,8 @@ use futures_util::StreamExt as _;
 use tracing::{debug, warn};
 
 use crate::{
-    announcement::Announcement, call_record::CallRecord, context_window::FittedPrompt, images,
-    partial_usage::SentRequest, run::Engine, upstream_state::UpstreamState,
+    announcement::Announcement, call_record::CallRecord, context_window::FittedPrompt, engine::Engine, images,
+    partial_usage::SentRequest, upstream_state::UpstreamState,
 };
 
 /// One model call, for any of its candidates.

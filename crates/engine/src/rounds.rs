@@ -26,9 +26,10 @@ use tokio::sync::mpsc;
 
 use crate::{
     call_record::CallRecord,
+    engine::Engine,
     loss_log::log_losses,
     model_call::AcceptedCall,
-    run::{Engine, Phase, Run},
+    run::{Phase, Run},
     tool_runs::{CallBatch, Job, Progress, not_run, run_batch},
     turn_tools::{Round, TurnTools},
 };

@@ -7,8 +7,8 @@ use amalgam_protocol::{ErrorObject, Status};
 
 use crate::{
     call_record::{CallRecord, MeteredCalls},
+    engine::Identity,
     partial_usage::UncountedCall,
-    run::Identity,
     running_turns::{ListedUntilDropped, RunningTurns},
 };
 

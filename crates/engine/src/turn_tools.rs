@@ -16,8 +16,8 @@ use amalgam_protocol::{
 
 use crate::{
     call_record::CallRecord,
+    engine::Engine,
     model_call::{AcceptedCall, ModelCall},
-    run::Engine,
 };
 
 /// Limits of server-run tools.

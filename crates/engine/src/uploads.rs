@@ -7,7 +7,7 @@ use amalgam_core::{
     uploads::{self, ExpandedItems, Upload},
 };
 
-use crate::{context_window::run_blocking, run::Engine};
+use crate::{context_window::run_blocking, engine::Engine};
 
 /// The maximum number of different files of one turn.
 pub const FILES_PER_TURN: usize = 256;

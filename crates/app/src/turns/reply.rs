@@ -16,7 +16,7 @@ use super::{RunningTurn, StartedTurn, TurnRequest, begin, context::no_such_respo
 use crate::app::Application;
 
 /// The events of a response as they arrive.
-pub type EventStream = Pin<Box<dyn Stream<Item = EventBatch> + Send>>;
+pub type ResponseEvents = Pin<Box<dyn Stream<Item = EventBatch> + Send>>;
 
 /// The reply to a turn.
 pub struct TurnReply {
@@ -33,7 +33,7 @@ pub enum ReplyBody {
     /// The response object.
     Object(Bytes),
     /// The events as they arrive.
-    Events(EventStream),
+    Events(ResponseEvents),
     /// A reply that is stored with its idempotency key.
     Stored {
         /// The status code.
@@ -101,7 +101,7 @@ impl TurnReply {
 }
 
 /// The events of a response after a sequence number: first the stored ones, then new ones.
-pub fn follow(app: &Application, scope: &Scope, tail: EventTail, after: Option<u64>) -> EventStream {
+pub fn follow(app: &Application, scope: &Scope, tail: EventTail, after: Option<u64>) -> ResponseEvents {
     Box::pin(app.engine.follow(scope.clone(), tail, after))
 }
 
