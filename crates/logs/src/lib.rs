@@ -1,6 +1,8 @@
 //! Standard error, for log lines. A server writes a line for each request: lines are gathered for a moment and written together.
 //! Warnings and errors are written at once, with the lines before them. At a terminal every line is written at once.
 
+mod plain_fields;
+
 use std::{
     io::{self, IsTerminal as _, Write as _},
     sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError},
@@ -10,6 +12,8 @@ use std::{
 
 use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
+
+pub use plain_fields::PlainFields;
 
 /// The longest time that a line waits.
 const WRITE_AFTER: Duration = Duration::from_millis(20);
