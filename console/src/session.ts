@@ -1,13 +1,16 @@
 // Who is signed in, and what the session may do.
 
 import { computed, signal } from '@preact/signals';
-import { ApiError, call, send, setCsrf, whenSignedOut, type Schemas } from './api/client';
+import { ApiError, call, csrfToken, setCsrf, whenSignedOut, type Schemas } from './api/client';
+import { refusalText, signInRefusal } from './single-sign-on';
 
 export type Session = Schemas['CurrentConsoleSession'];
 
 /** `undefined` until the server has answered, `null` without a session. */
 export const session = signal<Session | null | undefined>(undefined);
 export const version = signal('');
+/** The OpenID Connect provider, `null` if none is configured. */
+export const singleSignOn = signal<Schemas['SingleSignOn'] | null>(null);
 /** Why the session could not be read. */
 export const sessionError = signal<Error | null>(null);
 
@@ -27,6 +30,11 @@ export async function start(): Promise<void> {
     if (session.value) session.value = null;
   });
   try {
+    const refusal = signInRefusal(window.location.hash);
+    if (refusal) {
+      window.history.replaceState(null, '', window.location.pathname + window.location.search);
+      sessionError.value = new ApiError(303, refusalText(refusal.code), refusal.code, null, refusal.requestId);
+    }
     const link = LINK.exec(window.location.hash);
     if (link?.[1]) {
       window.history.replaceState(null, '', window.location.pathname + window.location.search);
@@ -45,8 +53,14 @@ export async function start(): Promise<void> {
 }
 
 async function refresh(): Promise<void> {
-  const status = await call('get', '/admin/console');
+  let status = await call('get', '/admin/console');
+  // The token of an earlier session does not fit the cookie of one that the provider has just opened.
+  if (!status.session && csrfToken()) {
+    setCsrf(null);
+    status = await call('get', '/admin/console');
+  }
   version.value = status.version;
+  singleSignOn.value = status.single_sign_on;
   setCsrf(status.session?.csrf_token ?? null);
   session.value = status.session;
 }
@@ -64,11 +78,14 @@ async function signInWithLink(token: string): Promise<void> {
 }
 
 export async function signOut(): Promise<void> {
+  let elsewhere: string | null | undefined;
   try {
-    await send('delete', '/admin/console/session');
+    elsewhere = (await call('delete', '/admin/console/session')).end_session_url;
   } catch (error) {
     if (!(error instanceof ApiError) || error.status !== 401) throw error;
   }
   setCsrf(null);
   session.value = null;
+  // The provider's sign-out comes back to this page.
+  if (elsewhere) window.location.assign(elsewhere);
 }

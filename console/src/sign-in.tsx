@@ -3,7 +3,8 @@
 import { useState } from 'preact/hooks';
 import { useAction } from './hooks';
 import { t } from './i18n';
-import { sessionError, signInWithKey } from './session';
+import { sessionError, signInWithKey, singleSignOn } from './session';
+import { startAddress } from './single-sign-on';
 import { Logo } from './ui/icons';
 import { Failure, TextField } from './ui/parts';
 
@@ -14,6 +15,7 @@ export function SignIn() {
     sessionError.value = null;
   });
   const error = action.error ?? sessionError.value;
+  const provider = singleSignOn.value;
   return (
     <main class="gate">
       <form
@@ -27,13 +29,16 @@ export function SignIn() {
           <Logo />
           Amalgam
         </div>
-        <div>
-          <h1>{t('signIn.title')}</h1>
-          <p class="muted">{t('signIn.text')}</p>
-        </div>
-        <TextField label={t('signIn.key')} secret value={key} onInput={setKey} placeholder="am_…" code autofocus />
+        <h1>{t('signIn.title')}</h1>
         {error && <Failure error={error} />}
-        <button type="submit" class="button primary" disabled={action.busy || !key.trim()}>
+        {provider && (
+          <a class="button primary" href={startAddress(provider.start_path, window.location)}>
+            {t('signIn.provider', { name: provider.name })}
+          </a>
+        )}
+        <p class="muted">{provider ? t('signIn.orKey') : t('signIn.text')}</p>
+        <TextField label={t('signIn.key')} secret value={key} onInput={setKey} placeholder="am_…" code autofocus={!provider} />
+        <button type="submit" class={provider ? 'button' : 'button primary'} disabled={action.busy || !key.trim()}>
           {t('signIn.action')}
         </button>
         <p class="small muted">

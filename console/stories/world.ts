@@ -1,7 +1,7 @@
 // A server with data, a browser that reports every error, and what a story checks on each page.
 
 import { spawn, type ChildProcess } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -32,10 +32,11 @@ export class World {
     private readonly browser: Browser,
   ) {}
 
-  static async start(): Promise<World> {
+  /** `more` is added to the configuration. */
+  static async start(more = ''): Promise<World> {
     mkdirSync(SHOTS, { recursive: true });
     const folder = mkdtempSync(path.join(tmpdir(), 'amalgam-console-'));
-    writeFileSync(path.join(folder, 'amalgam.toml'), '[server]\nlisten = "127.0.0.1:0"\n\n[egress]\nallow_private = ["127.0.0.1:9"]\n');
+    writeFileSync(path.join(folder, 'amalgam.toml'), '[server]\nlisten = "127.0.0.1:0"\n\n[egress]\nallow_private = ["127.0.0.1:9"]\n' + more);
     const server = spawn(BINARY, ['serve', '--config', path.join(folder, 'amalgam.toml'), '--data', path.join(folder, 'data')], {
       env: { PATH: process.env.PATH, AMALGAM_BOOTSTRAP_KEY: OPERATOR_KEY },
       stdio: ['ignore', 'pipe', 'ignore'],
@@ -119,6 +120,14 @@ export class World {
   }
 }
 
+/** A page behind a redirect is the binary's own, which the browser does not show to `route`: its files have other hashes. */
+function sameFile(dist: string, name: string): string {
+  if (existsSync(path.join(dist, name))) return name;
+  const [, start, end] = /^assets\/(.+)-[\w-]{8}(\.\w+)$/.exec(name) ?? [];
+  const same = readdirSync(path.join(dist, 'assets')).find((file) => start && end && file.startsWith(`${start}-`) && file.endsWith(end));
+  return same ? `assets/${same}` : name;
+}
+
 export class Visitor {
   /** Errors in the browser's console, failed requests and requests to other servers. */
   readonly complaints: string[] = [];
@@ -157,10 +166,11 @@ export class Visitor {
   private async serveFromDisk(dist: string): Promise<void> {
     await this.context.route(`${this.world.url}/console**`, async (route) => {
       const name = new URL(route.request().url()).pathname.replace(/^\/console\/?/, '');
-      const file = path.join(dist, /^(assets\/|favicon)/.test(name) ? name : 'index.html');
+      const own = /^(assets\/|favicon)/.test(name) ? sameFile(dist, name) : 'index.html';
+      const file = path.join(dist, own);
       const types: Record<string, string> = { '.js': 'text/javascript', '.css': 'text/css', '.html': 'text/html', '.svg': 'image/svg+xml' };
       const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; require-trusted-types-for 'script'";
-      await route.fulfill({ body: readFileSync(file), headers: { 'content-type': types[path.extname(file)] ?? '', 'content-security-policy': policy } });
+      await route.fulfill({ body: own !== name && own.endsWith('.js') ? `import './${path.basename(own)}';` : readFileSync(file), headers: { 'content-type': types[path.extname(file)] ?? '', 'content-security-policy': policy } });
     });
   }
 

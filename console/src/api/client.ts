@@ -49,7 +49,8 @@ export function setCsrf(token: string | null): void {
   }
 }
 
-function csrfToken(): string | null {
+/** The token of the last session of this browser. */
+export function csrfToken(): string | null {
   try {
     csrf ??= localStorage.getItem(CSRF_KEY);
   } catch {

@@ -234,7 +234,7 @@ function SessionList() {
               </>
             ),
           },
-          { label: t('keys.signIn'), cell: (row) => (row.sign_in === 'link' ? t('keys.byLink') : (row.key_id ?? t('keys.byKey'))) },
+          { label: t('keys.signIn'), cell: (row) => openedBy(row) },
           { label: t('keys.scopes'), cell: (row) => row.scopes.join(', ') },
           { label: t('keys.lastUsed'), cell: (row) => <Time ms={row.last_used_at * 1000} relative /> },
           { label: t('keys.expires'), cell: (row) => dateTime(row.expires_at * 1000) },
@@ -316,4 +316,10 @@ function TenantList() {
       )}
     </>
   );
+}
+
+/** What opened a session: a link, the key, or the user of the OpenID Connect provider. */
+function openedBy(row: Schemas['ConsoleSession']): string {
+  if (row.sign_in === 'link') return t('keys.byLink');
+  return row.user_name ?? row.user_id ?? row.key_id ?? t('keys.byKey');
 }

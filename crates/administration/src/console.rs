@@ -1,4 +1,4 @@
-//! Browser sessions of the console: sign-in with a key or a one-time link, the list of sessions, and their end.
+//! Browser sessions of the console: sign-in with a key, a one-time link or by the OpenID Connect provider, the list of sessions, and their end.
 //!
 //! The tokens of sessions and links are 256 random bits. The store has them as keyed hashes, each kind under hashes of its own,
 //! so that none can be used as another or as an API key.
@@ -8,7 +8,7 @@ use std::time::Duration;
 use amalgam_app::not_found;
 use amalgam_core::{
     AuditAction, Fault, FaultKind, INSTALLATION, IdKind, Ids, Operator, Rights, Scope, hex,
-    store::{ConsoleOwner, ConsoleSession, Page, SignIn},
+    store::{ConsoleOwner, ConsoleSession, ConsoleUser, Page, SignIn},
 };
 use bytes::Bytes;
 use schemars::JsonSchema;
@@ -53,12 +53,17 @@ pub struct ConsoleSessionView {
     object: &'static str,
     #[schemars(range(min = 1))]
     tenant_id: i64,
-    /// The rights at the sign-in. A session that was opened with a key has the rights that the key has now.
+    /// The rights at the sign-in. A session that was opened with a key has the rights that the key has now; one of the OpenID
+    /// Connect provider keeps those of the claims.
     scopes: KeyScopes,
-    /// The stored key that opened the session; null for a key of the configuration and for a link.
+    /// The stored key that opened the session; null for a key of the configuration, for a link and for the provider.
     key_id: Option<String>,
+    /// The user that the OpenID Connect provider named; null for keys and links.
+    user_id: Option<String>,
+    /// The email address or another name of this user, as the provider gave it.
+    user_name: Option<String>,
     /// How the session began.
-    #[schemars(extend("enum" = ["key", "link"]))]
+    #[schemars(extend("enum" = ["key", "link", "oidc"]))]
     sign_in: &'static str,
     /// What the browser calls itself.
     browser: Option<String>,
@@ -73,12 +78,15 @@ pub struct ConsoleSessionView {
 
 impl From<ConsoleSession> for ConsoleSessionView {
     fn from(session: ConsoleSession) -> Self {
+        let (user_id, user_name) = session.user.map(|user| (user.id, user.name)).unzip();
         Self {
             id: session.id,
             object: "console.session",
             tenant_id: session.owner.tenant_id,
             scopes: KeyScopes(session.owner.rights),
             key_id: session.owner.key_id,
+            user_id,
+            user_name: user_name.flatten(),
             sign_in: session.sign_in.name(),
             browser: session.browser,
             address: session.address,
@@ -109,6 +117,11 @@ impl CurrentConsoleSession {
     /// The id of the session.
     pub fn id(&self) -> &str {
         &self.session.id
+    }
+
+    /// Whether the OpenID Connect provider opened the session.
+    pub fn is_of_provider(&self) -> bool {
+        self.session.sign_in == SignIn::Oidc.name()
     }
 
     /// The session of the browser that has this token.
@@ -144,13 +157,30 @@ pub struct ConsoleStatus {
     version: String,
     /// The session of the calling browser; null if it is not signed in.
     session: Option<CurrentConsoleSession>,
+    /// The OpenID Connect provider; null if none is configured.
+    single_sign_on: Option<SingleSignOn>,
 }
 
 impl ConsoleStatus {
-    /// The status for a browser with or without a session.
-    pub fn new(version: &str, session: Option<CurrentConsoleSession>) -> Self {
-        Self { object: "console", version: version.to_owned(), session }
+    /// The status for a browser with or without a session. `provider` is the name of the OpenID Connect provider.
+    pub fn new(version: &str, session: Option<CurrentConsoleSession>, provider: Option<&str>) -> Self {
+        let single_sign_on =
+            provider.map(|name| SingleSignOn { name: name.to_owned(), start_path: SINGLE_SIGN_ON_START });
+        Self { object: "console", version: version.to_owned(), session, single_sign_on }
     }
+}
+
+/// The path at which a browser begins to sign in by the OpenID Connect provider.
+pub const SINGLE_SIGN_ON_START: &str = "/admin/console/oidc/start";
+
+/// Sign-in by the OpenID Connect provider.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SingleSignOn {
+    /// The name of the provider, for people.
+    name: String,
+    /// Where the browser begins. The parameter `return_to` is the path of the page that was asked for.
+    #[schemars(extend("const" = SINGLE_SIGN_ON_START))]
+    start_path: &'static str,
 }
 
 /// A session that was ended.
@@ -162,6 +192,10 @@ pub struct DeletedConsoleSession {
     object: &'static str,
     #[schemars(extend("const" = true))]
     deleted: bool,
+    /// Where the browser ends its session at the OpenID Connect provider. Only in the answer to a sign-out, if
+    /// `console.oidc.end_session` is set and the provider has such an address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end_session_url: Option<String>,
 }
 
 /// A one-time link to use.
@@ -170,6 +204,19 @@ pub struct DeletedConsoleSession {
 pub(super) struct RedeemConsoleLink {
     /// The token behind `#link=`.
     token: Line<128>,
+}
+
+/// Who opens a session.
+#[derive(Debug, Clone)]
+pub struct SessionOpener {
+    /// Tenant, rights and key.
+    pub owner: ConsoleOwner,
+    /// The user that the OpenID Connect provider named.
+    pub user: Option<ConsoleUser>,
+    /// How.
+    pub sign_in: SignIn,
+    /// With which browser.
+    pub browser: Browser,
 }
 
 /// A new session. The token is stored as a hash, so this is the only time that it is known.
@@ -240,11 +287,10 @@ impl Administration<'_> {
     pub async fn open_console_session(
         &self,
         pepper: &Pepper,
-        owner: ConsoleOwner,
-        sign_in: SignIn,
-        browser: Browser,
+        opener: SessionOpener,
     ) -> Result<OpenedConsoleSession, Fault> {
         pepper.expect_shared()?;
+        let SessionOpener { owner, user, sign_in, browser } = opener;
         if !is_console_right(owner.rights) {
             let message = "The console needs a key with one of the scopes `view`, `admin` and `operator`.";
             return Err(Fault::new(FaultKind::Forbidden, message));
@@ -254,6 +300,7 @@ impl Administration<'_> {
         let session = ConsoleSession {
             id: Ids::Unguessable.make(IdKind::ConsoleSession),
             owner,
+            user,
             sign_in,
             browser: browser.name.map(printable),
             address: browser.address,
@@ -302,7 +349,12 @@ impl Administration<'_> {
         let audit = self.change(tenant_id.unwrap_or(INSTALLATION), CLOSE, id).before(snapshot(&json!({"id": id})));
         let removed = self.store.remove_console_session(process(), tenant_id, id, audit).await?;
         let removed = removed.ok_or_else(|| not_found(SESSION, id))?;
-        Ok(DeletedConsoleSession { id: removed.id, object: "console.session.deleted", deleted: true })
+        Ok(DeletedConsoleSession {
+            id: removed.id,
+            object: "console.session.deleted",
+            deleted: true,
+            end_session_url: None,
+        })
     }
 }
 

@@ -33,6 +33,7 @@ pub fn schemas() -> Map<String, Value> {
     list::<console::ConsoleSessionView, &str>(&mut answers, "ConsoleSessionList", "Browser sessions, ordered by id.");
     answers.subschema_for::<console::ConsoleStatus>();
     answers.subschema_for::<console::CurrentConsoleSession>();
+    answers.subschema_for::<console::SingleSignOn>();
     answers.subschema_for::<console::NewConsoleSession>();
     answers.subschema_for::<console::DeletedConsoleSession>();
     answers.subschema_for::<usage::UsageReport>();

@@ -6,6 +6,7 @@ mod cli;
 mod cmd;
 mod command_context;
 mod default_model;
+mod identity_provider;
 mod logs;
 mod machine;
 mod progress;

@@ -26,14 +26,15 @@ use amalgam_engine::{
 };
 use amalgam_execute::{envelope::UncountedUsage, request::Bounds};
 use amalgam_models::{Key, ModelNames, ModelNamesSettings, Proxies, UpstreamSettings};
+use amalgam_oidc::{JwksLocation, OidcProvider};
 use amalgam_server::{
-    AllowedOrigins, App, Auth, AuthParts, BuildInfo, CurrentApp, JwksLocation, JwtSettings, ListenerConfig, Metrics,
-    RequestLog, RequestLogSettings, ServerParts, TrustedProxies,
+    AllowedOrigins, App, Auth, AuthParts, BuildInfo, CurrentApp, JwtSettings, ListenerConfig, Metrics, RequestLog,
+    RequestLogSettings, ServerParts, TrustedProxies,
 };
 use amalgam_store::{KeyRing, Sealer};
 use amalgam_tools::{
-    CoursePorts, Egress, EgressConfig, KnowledgePorts, McpProcess, McpServer, McpSettings, OperatorServer, Ports,
-    ToolRegistryParts, builtins,
+    Allowed, CoursePorts, Egress, EgressConfig, KnowledgePorts, McpProcess, McpServer, McpSettings, OperatorServer,
+    Ports, ToolRegistryParts, builtins,
 };
 use anyhow::Context as _;
 use secrecy::ExposeSecret as _;
@@ -42,7 +43,7 @@ use tracing::error;
 
 use crate::{
     cmd::version,
-    machine,
+    identity_provider, machine,
     storage::{self, OpenStore, StorePurpose},
     telemetry::ProcessTelemetry,
     tenancy::{self, ConfiguredAccess, FirstKey, Tenancy},
@@ -97,6 +98,7 @@ pub(crate) async fn assemble(config: &Config, url: &str) -> anyhow::Result<Assem
         configured,
         open,
         jwt: config.jwt.as_ref().map(jwt).transpose()?,
+        single_sign_on: config.oidc.is_some(),
         proxies: TrustedProxies::new(config.server.trusted_proxies.clone()),
         max_connections_per_key: config.server.max_connections_per_key,
     });
@@ -126,6 +128,7 @@ pub(crate) async fn assemble(config: &Config, url: &str) -> anyhow::Result<Assem
         origins: AllowedOrigins::new(config.server.allowed_origins.clone(), config.server.public_url.as_deref()),
         reload,
         log,
+        oidc: oidc_provider(config, url)?.map(Arc::new),
     });
     let housekeeping = HousekeepingSettings {
         events: config.retention.events,
@@ -291,11 +294,16 @@ fn egress(config: &Config) -> Egress {
 
 /// The guarded HTTP client for one address that the operator configured, which may be private.
 pub(crate) fn egress_to(url: &str) -> anyhow::Result<Egress> {
+    egress_to_and(url, Vec::new())
+}
+
+/// The same client, which may also reach these private targets.
+pub(crate) fn egress_to_and(url: &str, mut allow_private: Vec<Allowed>) -> anyhow::Result<Egress> {
     let uri: http::Uri = url.parse().context("it is not valid")?;
     let host = uri.host().context("it has no host")?;
     let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("http") { 80 } else { 443 });
-    let target = format!("{host}:{port}").parse()?;
-    Ok(Egress::new(EgressConfig { allow_private: vec![target], ..EgressConfig::default() }))
+    allow_private.push(format!("{host}:{port}").parse()?);
+    Ok(Egress::new(EgressConfig { allow_private, ..EgressConfig::default() }))
 }
 
 fn operator_server(mcp: &McpConfig) -> anyhow::Result<OperatorServer> {
@@ -359,6 +367,13 @@ fn jwt(jwt: &amalgam_configuration::JwtConfig) -> anyhow::Result<JwtSettings> {
         audience: jwt.audience.clone(),
         max_lifetime: jwt.max_lifetime,
     })
+}
+
+/// The provider that signs users of the console in. Asks it nothing yet, so that the server starts without it.
+fn oidc_provider(config: &Config, url: &str) -> anyhow::Result<Option<OidcProvider>> {
+    let Some(oidc) = &config.oidc else { return Ok(None) };
+    let private = config.egress.allow_private.clone();
+    Ok(Some(OidcProvider::new(identity_provider::settings(oidc, &public_url(config, url), private)?)))
 }
 
 /// The limits of the listener.

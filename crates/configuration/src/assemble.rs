@@ -17,7 +17,8 @@ use super::value::DoorLevels;
 use super::{
     Collector, Config, EgressTargets, ExecuteConfig, JwtConfig, KeySetLocation, Kind, LimitsConfig, LoadedConfig,
     LogConfig, McpConfig, McpTransport, Modality, NamedChoice as _, PoolConfig, Remote, RetentionConfig, ServerConfig,
-    StoreUrl, TelemetryConfig, TenantConfig, TlsFiles, UpstreamConfig, assistant, checks, environment, file, proxy,
+    StoreUrl, TelemetryConfig, TenantConfig, TlsFiles, UpstreamConfig, assistant, checks, environment, file, oidc,
+    proxy,
 };
 
 pub(crate) fn load(sources: &Sources) -> Result<LoadedConfig, ConfigFaults> {
@@ -87,6 +88,7 @@ fn config(reader: &mut Reader<'_>, sources: &Sources) -> Config {
     let pool = pool(reader);
     let tenants: Vec<TenantConfig> = entries(reader, Section::Tenants, tenant);
     let jwt = jwt(reader);
+    let oidc = oidc::read(reader);
     let upstreams: Vec<UpstreamConfig> = entries(reader, Section::Upstreams, upstream).into_iter().flatten().collect();
     let models: Vec<ConfiguredModel> = entries(reader, Section::Models, model);
     let upstreams = with_demo(upstreams, &models);
@@ -106,6 +108,7 @@ fn config(reader: &mut Reader<'_>, sources: &Sources) -> Config {
         store,
         pool,
         jwt,
+        oidc,
         retention: retention(reader),
         tenants,
         upstreams,

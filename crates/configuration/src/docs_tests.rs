@@ -44,7 +44,9 @@ fn the_examples_of_the_documentation_are_valid() {
         document.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
     assert!(examples.len() >= 3, "{}", examples.len());
     for example in examples {
-        let env = [("ACME_KEY", "a-long-enough-key"), ("OTHER_KEY", "another-long-key")].into_iter().collect();
+        let env =
+            [("ACME_KEY", "a-long-enough-key"), ("OTHER_KEY", "another-long-key"), ("CONSOLE_CLIENT_SECRET", "x")];
+        let env = env.into_iter().collect();
         let file = SourceFile { path: "docs/configuration.md".into(), text: example.to_owned() };
         let sources = Sources { flags: Flags::default(), env, file: Some(file) };
         if let Err(faults) = Config::load(&sources) {
@@ -84,6 +86,7 @@ fn the_example_file_is_valid_and_as_good_as_the_defaults_and_shows_every_key() {
         ("OPENAI_API_KEY", "x"),
         ("ANTHROPIC_API_KEY", "x"),
         ("MCP_TOKEN", "x"),
+        ("CONSOLE_CLIENT_SECRET", "x"),
     ];
     let file = SourceFile { path: "amalgam.example.toml".into(), text: uncommented };
     let sources = Sources { file: Some(file), flags: Flags::default(), env: env.into_iter().collect() };
@@ -144,6 +147,7 @@ fn takes(key: &Key) -> String {
         Shape::Secrets => "list of secrets".to_owned(),
         Shape::Headers | Shape::Variables => "table of secrets".to_owned(),
         Shape::Names => "list of names".to_owned(),
+        Shape::Roles => "table of scopes".to_owned(),
         Shape::Argument => "string".to_owned(),
         Shape::Arguments => "list of strings".to_owned(),
         Shape::Ids => "list of numbers".to_owned(),

@@ -48,7 +48,7 @@ pub(crate) fn read(environment: &Environment, layers: &mut Layers, faults: &mut 
         // database URL.
         let guards = match key.shape {
             Shape::Secrets => true,
-            Shape::Secret => matches!(key.section, Section::Process | Section::Auth),
+            Shape::Secret => matches!(key.section, Section::Process | Section::Auth | Section::ConsoleOidc),
             Shape::StoreUrl => true,
             _ => false,
         };

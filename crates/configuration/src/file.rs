@@ -32,6 +32,7 @@ pub(crate) fn read(
     for (name, origin, value) in in_file_order(&reader.lines, root.get_ref()) {
         match Section::named(name) {
             Some(section) => reader.section(section, origin, value),
+            None if Section::is_group(name) && value.is_table() => reader.group(name, value),
             None => reader.faults.push(unknown_at_the_top(name, origin, value)),
         }
     }
@@ -61,6 +62,18 @@ impl FileReader<'_> {
             let Some(table) = self.table(value, &at, &origin) else { continue };
             self.layers.declare(&at, origin);
             self.keys(&at, table);
+        }
+    }
+
+    /// A table that has no keys of its own, only sections.
+    fn group(&mut self, group: &str, value: &DeValue<'_>) {
+        let Some(table) = value.as_table() else { return };
+        for (name, origin, value) in in_file_order(&self.lines, table) {
+            let full_name = format!("{group}.{name}");
+            match Section::named(&full_name) {
+                Some(section) => self.section(section, origin, value),
+                None => self.faults.push(unknown_at_the_top(&full_name, origin, value)),
+            }
         }
     }
 

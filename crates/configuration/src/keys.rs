@@ -9,10 +9,11 @@ use amalgam_models::{Dialect, ReplayReasoning, StructuredOutput, SystemRole, Too
 use super::choices::{ImageUrls, KeepTranscripts, Kind, LogFormat, Modality, NamedChoice};
 use super::schema::DefaultValue::{self, Required, Unset, Value};
 use super::schema::Section::{
-    self, Assistant, Auth, Egress, Execute, Limits, Log, Mcp, Metrics, Models, Process, Retention, Seed, Server, Store,
-    Telemetry, Tenants, Tls, Upstreams,
+    self, Assistant, Auth, ConsoleOidc, Egress, Execute, Limits, Log, Mcp, Metrics, Models, Process, Retention, Seed,
+    Server, Store, Telemetry, Tenants, Tls, Upstreams,
 };
 use super::schema::{Key, Shape};
+use super::value::CONSOLE_SCOPES;
 
 const REMOTE: &[Kind] = &[Kind::Responses, Kind::Chat, Kind::Anthropic];
 const MINUTES: u64 = 60_000;
@@ -87,6 +88,21 @@ pub(crate) const KEYS: &[Key] = &[
     key(Auth, "jwt_issuer", Shape::Text, Unset("none; required for tokens"), "Required value of `iss`; `*` accepts any."),
     key(Auth, "jwt_audience", Shape::Text, Unset("none; required for tokens"), "Required value of `aud`; `*` accepts any, including tokens for other services."),
     key(Auth, "jwt_max_lifetime", Shape::Duration { least: MINUTES, most: YEARS }, Value("24h"), "Maximum lifetime of a token, from `iat` (or now, without `iat`) to `exp`."),
+
+    key(ConsoleOidc, "issuer", Shape::Url, Unset("none; required for single sign-on"), "The OpenID Connect provider whose users sign in to the console: an `https` URL, below which the provider serves `/.well-known/openid-configuration`. Private addresses are allowed."),
+    key(ConsoleOidc, "client_id", Shape::Text, Unset("none; required for single sign-on"), "The name of this server at the provider."),
+    key(ConsoleOidc, "client_secret", Shape::Secret, Unset("none: a public client"), "The secret of this server at the provider. PKCE is used with and without it."),
+    key(ConsoleOidc, "name", Shape::Argument, Unset("the host of `issuer`"), "The name of the provider on the sign-in page."),
+    key(ConsoleOidc, "scopes", Shape::Names, Value("openid,profile,email"), "The scopes of the request to the provider; `openid` is one of them."),
+    key(ConsoleOidc, "redirect_url", Shape::Url, Unset("`server.public_url` and `/admin/console/oidc/callback`"), "The address to which the provider sends browsers back, as registered there. Its host is the one under which browsers open the console."),
+    key(ConsoleOidc, "tenant", count(1, i64::MAX), Unset("none"), "The number of the tenant of all users; with `tenant_claim`, of users without that claim. One of both keys is required."),
+    key(ConsoleOidc, "tenant_claim", Shape::Text, Unset("none"), "The claim with the number of the user's tenant. Dots lead into nested claims."),
+    key(ConsoleOidc, "user_claim", Shape::Text, Value("sub"), "The claim with the user's name, which owns what the user creates. Choose one that users cannot change themselves."),
+    key(ConsoleOidc, "roles_claim", Shape::Text, Unset("none"), "The claim with the user's roles or groups: a text or a list, such as `groups` or `realm_access.roles`."),
+    key(ConsoleOidc, "roles", Shape::Roles, Value(""), "The scopes of each value of `roles_claim`, such as `{ support = \"view\", platform = [\"use\", \"operator\"] }`. Scopes: `use`, `view`, `admin`, `operator`. A user has those of all its roles."),
+    key(ConsoleOidc, "default_scopes", Shape::Choices(CONSOLE_SCOPES), Value(""), "The scopes of every user. Users without `view`, `admin` or `operator` are refused."),
+    key(ConsoleOidc, "email_domains", Shape::Names, Value(""), "If set, only users with a verified email address of one of these domains may sign in."),
+    key(ConsoleOidc, "end_session", Shape::Boolean, Value("false"), "Whether signing out of the console also leads to the provider's sign-out page, if it has one."),
 
     key(Upstreams, "kind", Shape::Choice(Kind::NAMES), Required, "The upstream's API: Responses, Chat Completions, Anthropic Messages, or the built-in demo."),
     key(Upstreams, "base_url", Shape::BaseUrl, Required, "Base URL including the version: `https://api.openai.com/v1`.").for_kinds(REMOTE),

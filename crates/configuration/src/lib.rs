@@ -16,6 +16,7 @@ mod keys;
 mod layers;
 mod listen_address;
 mod log_filter;
+mod oidc;
 mod proxy;
 mod reader;
 mod schema;
@@ -47,6 +48,7 @@ pub use changes::changes;
 pub use choices::{ImageUrls, KeepTranscripts, Kind, LogFormat, Modality, NamedChoice};
 pub use fault::{ConfigFault, ConfigFaults, ValueOrigin};
 pub use listen_address::ListenAddress;
+pub use oidc::OidcConfig;
 pub use reader::{DisplayedValue, Setting};
 pub use secret::{Secret, SecretFrom};
 pub use sources::{Flags, Sources};
@@ -77,6 +79,8 @@ pub struct Config {
     pub pool: PoolConfig,
     /// Which tokens of callers are accepted; none if only keys are.
     pub jwt: Option<JwtConfig>,
+    /// The provider that signs users of the console in.
+    pub oidc: Option<OidcConfig>,
     /// How long data is stored.
     pub retention: RetentionConfig,
     /// At least one.

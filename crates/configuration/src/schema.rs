@@ -15,6 +15,7 @@ pub(crate) enum Section {
     Store,
     Tenants,
     Auth,
+    ConsoleOidc,
     Upstreams,
     Models,
     Mcp,
@@ -37,6 +38,7 @@ impl Section {
         Self::Store,
         Self::Tenants,
         Self::Auth,
+        Self::ConsoleOidc,
         Self::Upstreams,
         Self::Models,
         Self::Mcp,
@@ -60,6 +62,7 @@ impl Section {
             Self::Store => "store",
             Self::Tenants => "tenants",
             Self::Auth => "auth",
+            Self::ConsoleOidc => "console.oidc",
             Self::Upstreams => "upstreams",
             Self::Models => "models",
             Self::Mcp => "mcp",
@@ -84,6 +87,14 @@ impl Section {
 
     pub(crate) fn named(name: &str) -> Option<Self> {
         Self::FILE_SECTIONS.iter().copied().find(|section| section.name() == name)
+    }
+
+    /// Whether a table of the file with this name has only tables of sections.
+    pub(crate) fn is_group(name: &str) -> bool {
+        Self::named(name).is_none()
+            && Self::FILE_SECTIONS
+                .iter()
+                .any(|section| section.name().split_once('.').is_some_and(|(group, _)| group == name))
     }
 
     pub(crate) fn keys(self) -> impl Iterator<Item = &'static Key> {
@@ -204,6 +215,8 @@ pub(crate) enum Shape {
     /// The environment variables of a program.
     Variables,
     Names,
+    /// The scopes of each role.
+    Roles,
     /// Any texts, in order.
     Arguments,
     /// A single argument.

@@ -1,6 +1,7 @@
 //! The configuration as a whole: layers, faults, checks across keys.
 
 mod access;
+mod console_oidc;
 mod mcp;
 
 use std::time::Duration;

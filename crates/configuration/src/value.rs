@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use amalgam_core::{Door, Network};
+use amalgam_core::{Door, Network, Rights};
 use amalgam_tools::Allowed;
 use serde_json::json;
 use toml::de::DeValue;
@@ -35,6 +35,7 @@ pub(crate) enum Value {
     Integer(i64),
     Decimal(f64),
     Levels(DoorLevels),
+    Roles(RoleScopes),
     Duration(Duration),
     Size(u64),
     Listen(ListenAddress),
@@ -55,6 +56,9 @@ impl Value {
             Self::Levels(DoorLevels(levels)) => {
                 levels.iter().map(|(door, level)| (door.name().to_owned(), json!(level.to_string()))).collect()
             }
+            Self::Roles(RoleScopes(roles)) => {
+                roles.iter().map(|(role, rights)| (role.clone(), json!(rights.names().collect::<Vec<_>>()))).collect()
+            }
             Self::Duration(duration) => json!(duration_to_text(*duration)),
             Self::Size(bytes) => json!(size_to_text(*bytes)),
             Self::Listen(address) => json!(address.to_string()),
@@ -71,6 +75,13 @@ impl Value {
 /// The lowest level of the log lines of each door.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DoorLevels(pub(crate) Vec<(Door, LevelFilter)>);
+
+/// The scopes that users of the console can have.
+pub(crate) const CONSOLE_SCOPES: &[&str] = &["use", "view", "admin", "operator"];
+
+/// The scopes of each role.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RoleScopes(pub(crate) BTreeMap<String, Rights>);
 
 /// The field type of a key's value.
 pub(crate) trait FromValue: Sized {
@@ -102,6 +113,7 @@ from_value! {
     i64: Value::Integer(value) => Some(value), else 0;
     f64: Value::Decimal(value) => Some(value), else 0.0;
     DoorLevels: Value::Levels(levels) => Some(levels), else DoorLevels::default();
+    RoleScopes: Value::Roles(roles) => Some(roles), else RoleScopes::default();
     u32: Value::Integer(value) => value.try_into().ok(), else 0;
     u64: Value::Size(bytes) => Some(bytes), else 0;
     usize: Value::Integer(value) => value.try_into().ok(), else 0;
@@ -147,6 +159,7 @@ pub(crate) fn parse(
         Shape::Headers => parser.headers(located),
         Shape::Variables => parser.variables(located),
         Shape::DoorLevels => parser.door_levels(located),
+        Shape::Roles => parser.roles(located),
         shape => parser.scalar(shape, located).map_err(|fault| vec![fault]),
     }
 }
@@ -302,6 +315,59 @@ impl Parser<'_> {
             }
         }
         if faults.is_empty() { Ok(Value::Levels(DoorLevels(levels))) } else { Err(faults) }
+    }
+
+    fn roles(&self, located: &LocatedValue) -> Result<Value, Vec<ConfigFault>> {
+        let pairs = match &located.raw {
+            Raw::Table(pairs) => pairs.clone(),
+            Raw::Plain(text) => plain_table(text, &located.origin).ok_or_else(|| {
+                vec![self.fault(&located.origin, "expected roles such as support=view,engineers=use admin".to_owned())]
+            })?,
+            raw => {
+                let problem = format!("expected a table such as {{ support = [\"view\"] }}, found {}", kind_of(raw));
+                return Err(vec![self.fault(&located.origin, problem)]);
+            }
+        };
+        let (mut roles, mut faults) = (BTreeMap::new(), Vec::new());
+        for (role, located) in pairs {
+            match self.role_scopes(&located) {
+                Ok(rights) => {
+                    roles.insert(role, rights);
+                }
+                Err(problem) => faults.push(self.fault(&located.origin, format!("{}: {problem}", shortened(&role)))),
+            }
+        }
+        if faults.is_empty() { Ok(Value::Roles(RoleScopes(roles))) } else { Err(faults) }
+    }
+
+    fn role_scopes(&self, located: &LocatedValue) -> Result<Rights, String> {
+        let names: Vec<String> = match &located.raw {
+            Raw::Text(text) | Raw::Plain(text) => text.split_whitespace().map(str::to_owned).collect(),
+            Raw::List(items) => {
+                let name = |item: &'_ LocatedValue| match &item.raw {
+                    Raw::Text(name) => Some(name.clone()),
+                    _ => None,
+                };
+                items.iter().map(name).collect::<Option<Vec<String>>>().unwrap_or_default()
+            }
+            _ => Vec::new(),
+        };
+        if names.is_empty() {
+            return Err(format!(
+                "expected scopes such as \"view\" or [\"use\", \"admin\"], found {}",
+                found(&located.raw)
+            ));
+        }
+        names.iter().map(String::as_str).try_fold(Rights::NONE, |all, name| {
+            let right = CONSOLE_SCOPES.contains(&name).then(|| Rights::named(name)).flatten();
+            right.map(|right| all.and(right)).ok_or_else(|| {
+                format!(
+                    "{} is not a scope of the console{}",
+                    shortened(name),
+                    did_you_mean(name, CONSOLE_SCOPES.iter().copied())
+                )
+            })
+        })
     }
 
     fn header_value(&self, located: &LocatedValue) -> Result<Secret, ConfigFault> {

@@ -41,6 +41,11 @@ impl Actor {
         Self { kind: "key".to_owned(), key_id, user: Some(scope.user().to_owned()), origin: address }
     }
 
+    /// A user without a key, from this address.
+    pub fn of_user(user: &str, address: Option<String>) -> Self {
+        Self { kind: "key".to_owned(), key_id: None, user: Some(user.to_owned()), origin: address }
+    }
+
     /// A command on this host.
     pub fn command(host: Option<String>) -> Self {
         Self { kind: "command".to_owned(), key_id: None, user: None, origin: host }

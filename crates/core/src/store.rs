@@ -37,7 +37,7 @@ pub use audit::{AuditFilter, AuditStore};
 pub use bank::{
     Approval, BankKind, BankOf, BankStore, BankTool, Decision, DecisionOutcome, ToolOutcome, ToolRun, ToolStatistics,
 };
-pub use console::{ConsoleOwner, ConsoleSession, ConsoleStore, SignIn};
+pub use console::{ConsoleOwner, ConsoleSession, ConsoleStore, ConsoleUser, SignIn};
 pub use conversations::{
     AppendOutcome, Conversation, ConversationItem, ConversationStore, Listing, NewItem, Order, Page,
 };

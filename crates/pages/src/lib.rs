@@ -10,4 +10,4 @@ pub use cached::{by_accept, cached_text};
 pub use console::{HAS_CONSOLE, console_page};
 pub use documentation::{DOCUMENTATION, DocumentationPage, documentation_list, llms_text};
 pub use html::{ConsoleLink, HtmlPage, prefers_html};
-pub use session_cookie::{session_cookie, set_session_cookie};
+pub use session_cookie::{session_cookie, set_session_cookie, set_sign_in_cookie, sign_in_cookie};

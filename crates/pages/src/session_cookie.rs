@@ -1,31 +1,59 @@
-//! The cookie of a browser session of the console.
+//! The cookies of the console: that of a browser session, and that of a sign-in by the OpenID Connect provider.
 
 use http::{HeaderMap, HeaderValue, header};
 
-/// The cookie on a connection without TLS, and with it: browsers accept the latter name only for this host and only with
-/// `Secure`.
-const COOKIE: &str = "amalgam_console";
-const SECURE_COOKIE: &str = "__Host-amalgam_console";
-
-/// The maximum length of a token; longer cookies are ignored.
-const MAX_TOKEN: usize = 128;
-
-/// The token in the request's cookie.
-pub fn session_cookie(headers: &HeaderMap) -> Option<&str> {
-    let values = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let pairs = values.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    let known: Vec<(&str, &str)> = pairs.filter(|(name, _)| [COOKIE, SECURE_COOKIE].contains(name)).collect();
-    // A page on a neighbouring host can set a cookie with the short name, but not one with the prefix.
-    let secure = known.iter().find(|(name, _)| *name == SECURE_COOKIE);
-    let (_, token) = secure.or(known.first())?;
-    (!token.is_empty() && token.len() <= MAX_TOKEN).then_some(token)
+/// A cookie of this host.
+struct HostCookie {
+    /// The name on a connection without TLS.
+    name: &'static str,
+    /// The name with TLS: browsers accept it only for this host and only with `Secure`.
+    secure_name: &'static str,
+    /// The maximum length of the value; longer cookies are ignored.
+    max_length: usize,
 }
 
-/// The header that sets the cookie for so many seconds; an empty token and 0 seconds remove it.
+const SESSION: HostCookie =
+    HostCookie { name: "amalgam_console", secure_name: "__Host-amalgam_console", max_length: 128 };
+
+const SIGN_IN: HostCookie =
+    HostCookie { name: "amalgam_sign_in", secure_name: "__Host-amalgam_sign_in", max_length: 2048 };
+
+impl HostCookie {
+    fn read<'h>(&self, headers: &'h HeaderMap) -> Option<&'h str> {
+        let values = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+        let pairs = values.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
+        let known: Vec<(&str, &str)> = pairs.filter(|(name, _)| [self.name, self.secure_name].contains(name)).collect();
+        // A page on a neighbouring host can set a cookie with the short name, but not one with the prefix.
+        let secure = known.iter().find(|(name, _)| *name == self.secure_name);
+        let (_, value) = secure.or(known.first())?;
+        (!value.is_empty() && value.len() <= self.max_length).then_some(value)
+    }
+
+    fn set(&self, value: &str, seconds: u64, secure: bool) -> HeaderValue {
+        let (name, suffix) = if secure { (self.secure_name, "; Secure") } else { (self.name, "") };
+        let text = format!("{name}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{suffix}");
+        HeaderValue::try_from(text).expect("a value has letters, digits and dots")
+    }
+}
+
+/// The token in the request's cookie of a session.
+pub fn session_cookie(headers: &HeaderMap) -> Option<&str> {
+    SESSION.read(headers)
+}
+
+/// The header that sets the cookie of a session for so many seconds; an empty token and 0 seconds remove it.
 pub fn set_session_cookie(token: &str, seconds: u64, secure: bool) -> HeaderValue {
-    let (name, suffix) = if secure { (SECURE_COOKIE, "; Secure") } else { (COOKIE, "") };
-    let text = format!("{name}={token}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{suffix}");
-    HeaderValue::try_from(text).expect("a token has letters and digits")
+    SESSION.set(token, seconds, secure)
+}
+
+/// The value of the request's cookie of a sign-in by the OpenID Connect provider.
+pub fn sign_in_cookie(headers: &HeaderMap) -> Option<&str> {
+    SIGN_IN.read(headers)
+}
+
+/// The header that sets the cookie of a sign-in for so many seconds; an empty value and 0 seconds remove it.
+pub fn set_sign_in_cookie(value: &str, seconds: u64, secure: bool) -> HeaderValue {
+    SIGN_IN.set(value, seconds, secure)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::{
 };
 
 use amalgam_administration::reload::ReloadRequests;
+use amalgam_oidc::OidcProvider;
 use arc_swap::ArcSwap;
 use axum::extract::FromRef;
 
@@ -29,6 +30,8 @@ pub struct ServerParts {
     pub reload: ReloadRequests,
     /// Writes a line for each request, and counts.
     pub log: Arc<RequestLog>,
+    /// Signs users of the console in.
+    pub oidc: Option<Arc<OidcProvider>>,
 }
 
 /// The application with its HTTP parts. A request keeps the one that it started with.
@@ -44,6 +47,7 @@ pub struct App {
     pub(crate) origins: AllowedOrigins,
     pub(crate) reload: ReloadRequests,
     pub(crate) log: Arc<RequestLog>,
+    pub(crate) oidc: Option<Arc<OidcProvider>>,
     /// Shared with the versions before and after a reload.
     ready: Arc<AtomicBool>,
 }
@@ -58,7 +62,7 @@ impl Deref for App {
 
 impl App {
     /// Assembles the parts.
-    pub fn new(ServerParts { app, auth, origins, reload, log }: ServerParts) -> Self {
+    pub fn new(ServerParts { app, auth, origins, reload, log, oidc }: ServerParts) -> Self {
         let memory = RequestMemory::new(app.limits.request_bytes_total);
         Self {
             auth,
@@ -68,6 +72,7 @@ impl App {
             origins,
             reload,
             log,
+            oidc,
             ready: Arc::new(AtomicBool::new(true)),
             app,
         }
@@ -84,6 +89,7 @@ impl App {
             origins: self.origins.clone(),
             reload: self.reload.clone(),
             log: Arc::clone(&self.log),
+            oidc: self.oidc.clone(),
             ready: Arc::clone(&self.ready),
         }
     }

@@ -8,7 +8,6 @@ mod attempts;
 pub(crate) mod browser;
 mod cache;
 mod identity;
-mod jwks;
 mod jwt;
 mod last_used;
 mod sessions;
@@ -36,7 +35,7 @@ use self::jwt::Jwt;
 use self::last_used::LastUsed;
 use crate::origins::Page;
 
-pub use self::jwt::{JwksLocation, JwtSettings};
+pub use self::jwt::JwtSettings;
 
 /// The timeout for a lookup in the store.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
@@ -60,6 +59,8 @@ pub struct AuthParts {
     pub open: Option<TenantRecord>,
     /// Which tokens are accepted.
     pub jwt: Option<JwtSettings>,
+    /// Whether sessions of the OpenID Connect provider are accepted: one is configured.
+    pub single_sign_on: bool,
     /// The proxies whose `X-Forwarded-For` is trusted.
     pub proxies: TrustedProxies,
     /// The maximum number of connections per key.
@@ -77,6 +78,7 @@ struct Inner {
     pepper: Pepper,
     configured: ArcSwap<ConfiguredCallers>,
     jwt: Option<Jwt>,
+    single_sign_on: bool,
     cache: Cache,
     attempts: Attempts,
     /// Limits concurrent lookups for addresses that tried too many unknown keys, so that guessing costs the store
@@ -142,8 +144,18 @@ enum Credential<'r> {
 impl Auth {
     /// Starts with the configured keys in the cache.
     pub fn new(parts: AuthParts) -> Self {
-        let AuthParts { store, sessions, clock, pepper, configured, open, jwt, proxies, max_connections_per_key } =
-            parts;
+        let AuthParts {
+            store,
+            sessions,
+            clock,
+            pepper,
+            configured,
+            open,
+            jwt,
+            single_sign_on,
+            proxies,
+            max_connections_per_key,
+        } = parts;
         let auth = Self(Arc::new(Inner {
             store,
             sessions,
@@ -151,6 +163,7 @@ impl Auth {
             pepper,
             configured: ArcSwap::default(),
             jwt: jwt.map(Jwt::new),
+            single_sign_on,
             cache: Cache::new(),
             attempts: Attempts::default(),
             guesses: Semaphore::new(MAX_GUESS_LOOKUPS),

@@ -152,6 +152,7 @@ impl World {
             configured: if open { Vec::new() } else { vec![configured] },
             open: open.then(|| tenant(1)),
             jwt: None,
+            single_sign_on: false,
             proxies: TrustedProxies::default(),
             max_connections_per_key: 10,
         });
@@ -333,6 +334,7 @@ async fn with_another_master_key_only_keys_of_the_store_are_closed_and_none_is_c
         configured: vec![ConfiguredKey { key: CONFIGURED.into(), tenant, rights: Rights::USE }],
         open: None,
         jwt: None,
+        single_sign_on: false,
         proxies: TrustedProxies::default(),
         max_connections_per_key: 10,
     });

@@ -109,7 +109,11 @@ impl Service<Request<Body>> for AuthenticatedRouter {
         };
         let step = match (page.preflight(&request), is_public) {
             (Some(response), _) => Step::Refused(Some(response)),
-            (None, true) => Step::Routed(self.router.call(request)),
+            (None, true) => {
+                let mut request = request;
+                request.extensions_mut().insert(Arc::clone(open.context()));
+                Step::Routed(self.router.call(request))
+            }
             (None, false) => match app.auth.admit(&request, self.required_right(path, request.method()), &page) {
                 CallerLookup::Done(scope) => self.route(request, &mut open, scope),
                 CallerLookup::Pending(lookup) => Step::Authenticating(Box::new(PendingAuthentication {

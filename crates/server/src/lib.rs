@@ -19,7 +19,7 @@ pub use amalgam_listener::{
     TrustedProxies, Validity, serve,
 };
 pub use app::{App, CurrentApp, ServerParts};
-pub use auth::{Auth, AuthParts, JwksLocation, JwtSettings};
+pub use auth::{Auth, AuthParts, JwtSettings};
 pub use body::{BodyLimits, expect_json, read as read_body};
 pub use layers::AuthenticatedRouter;
 pub use metrics::{BuildInfo, Metrics};

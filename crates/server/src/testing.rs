@@ -93,6 +93,7 @@ pub(crate) fn app(state: TenantState) -> Arc<App> {
         }],
         open: None,
         jwt: None,
+        single_sign_on: false,
         proxies: TrustedProxies::default(),
         max_connections_per_key: 10,
     });
@@ -131,7 +132,7 @@ pub(crate) fn app(state: TenantState) -> Arc<App> {
     let metrics = Metrics::new(&BuildInfo::default(), FlushMeter::default(), Default::default());
     let log = Arc::new(RequestLog::new(metrics, Arc::new(amalgam_core::NoTraces), &RequestLogSettings::default()));
     let (reload, origins) = (ReloadRequests::new().0, AllowedOrigins::default());
-    Arc::new(App::new(ServerParts { app: Arc::new(application), auth, origins, reload, log }))
+    Arc::new(App::new(ServerParts { app: Arc::new(application), auth, origins, reload, log, oidc: None }))
 }
 
 /// What a server answers.

@@ -175,6 +175,8 @@ pub static ROUTES: &[RouteInfo] = &[
     RouteInfo::guarded(Method::DELETE, "/admin/limits/models/{*id}"),
     RouteInfo::public(Method::GET, "/admin/console"),
     RouteInfo::public(Method::POST, "/admin/console/link"),
+    RouteInfo::public(Method::GET, admin::OIDC_START),
+    RouteInfo::public(Method::GET, admin::OIDC_CALLBACK),
     RouteInfo::guarded(Method::GET, admin::CONSOLE_SESSIONS),
     RouteInfo::guarded(Method::POST, admin::CONSOLE_SESSIONS),
     RouteInfo::guarded(Method::DELETE, "/admin/console/sessions/{session_id}"),

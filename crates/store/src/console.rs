@@ -2,7 +2,7 @@
 
 use amalgam_core::{
     AuditDraft, Operator, StoreError,
-    store::{ConsoleOwner, ConsoleSession, ConsoleStore, SignIn, Stored, TenantRecord},
+    store::{ConsoleOwner, ConsoleSession, ConsoleStore, ConsoleUser, SignIn, Stored, TenantRecord},
 };
 
 use crate::{
@@ -17,23 +17,26 @@ use crate::{
 shared_statements! {
     OperatorSql ADD_CONSOLE_SESSION = "
         INSERT INTO console_sessions (id, tenant_id, hash, rights, key_id, key_hash, sign_in, browser, address, created_at,
-            last_used_at, expires_at)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
+            last_used_at, expires_at, user_id, user_name)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
     OperatorSql END_CONSOLE_SESSIONS = "DELETE FROM console_sessions WHERE expires_at <= $1 OR last_used_at < $2";
     OperatorSql CONSOLE_SESSION = "
         SELECT s.id, s.tenant_id, s.rights, s.key_id, s.key_hash, s.sign_in, s.browser, s.address, s.created_at,
-            s.last_used_at, s.expires_at, t.id, t.name, t.state, t.ai_agent_enabled, t.created_at
+            s.last_used_at, s.expires_at, s.user_id, s.user_name, t.id, t.name, t.state, t.ai_agent_enabled, t.created_at
         FROM console_sessions AS s JOIN tenants AS t ON t.id = s.tenant_id WHERE s.hash = $1";
     OperatorSql TOUCH_CONSOLE_SESSION = "UPDATE console_sessions SET last_used_at = $2 WHERE id = $1 AND last_used_at < $2";
     OperatorSql CONSOLE_SESSIONS = "
-        SELECT id, tenant_id, rights, key_id, key_hash, sign_in, browser, address, created_at, last_used_at, expires_at
+        SELECT id, tenant_id, rights, key_id, key_hash, sign_in, browser, address, created_at, last_used_at, expires_at,
+            user_id, user_name
         FROM console_sessions WHERE id > $1 ORDER BY id LIMIT $2";
     OperatorSql CONSOLE_SESSIONS_OF_TENANT = "
-        SELECT id, tenant_id, rights, key_id, key_hash, sign_in, browser, address, created_at, last_used_at, expires_at
+        SELECT id, tenant_id, rights, key_id, key_hash, sign_in, browser, address, created_at, last_used_at, expires_at,
+            user_id, user_name
         FROM console_sessions WHERE tenant_id = $3 AND id > $1 ORDER BY id LIMIT $2";
     OperatorSql REMOVE_CONSOLE_SESSION = "
         DELETE FROM console_sessions WHERE id = $1 AND tenant_id = COALESCE($2, tenant_id)
-        RETURNING id, tenant_id, rights, key_id, key_hash, sign_in, browser, address, created_at, last_used_at, expires_at";
+        RETURNING id, tenant_id, rights, key_id, key_hash, sign_in, browser, address, created_at, last_used_at, expires_at,
+            user_id, user_name";
     OperatorSql ADD_CONSOLE_LINK = "
         INSERT INTO console_links (hash, tenant_id, rights, key_id, key_hash, expires_at)
         VALUES ($1, $2, $3, $4, $5, $6)";
@@ -73,6 +76,8 @@ impl<E: SqlEngine> ConsoleStore for SqlStore<E> {
                     session.created_at_ms,
                     session.last_used_at_ms,
                     session.expires_at_ms,
+                    session.user.as_ref().map(|user| &user.id),
+                    session.user.as_ref().and_then(|user| user.name.as_ref()),
                 ];
                 connection.operator(*operator, ADD_CONSOLE_SESSION, values).run().await?;
                 audit::append(connection, audit).await?;
@@ -88,7 +93,7 @@ impl<E: SqlEngine> ConsoleStore for SqlStore<E> {
     ) -> Stored<'_, Option<(ConsoleSession, TenantRecord)>> {
         self.engine.read((operator, token_hash), |connection, (operator, hash)| {
             let query = connection.operator(*operator, CONSOLE_SESSION, values![hash]);
-            Box::pin(query.first(|row| Ok((session(row)?, tenancy::tenant(row, 11)?))))
+            Box::pin(query.first(|row| Ok((session(row)?, tenancy::tenant(row, 13)?))))
         })
     }
 
@@ -187,9 +192,12 @@ impl<E: SqlEngine> ConsoleStore for SqlStore<E> {
 
 fn session(row: &dyn SqlRow) -> Result<ConsoleSession, StoreError> {
     let sign_in: &str = row.get(5)?;
+    let user: Option<String> = row.optional(11)?;
+    let name = row.optional(12)?;
     Ok(ConsoleSession {
         id: row.get(0)?,
         owner: owner(row, 1)?,
+        user: user.map(|id| ConsoleUser { id, name }),
         sign_in: SignIn::named(sign_in).ok_or_else(|| rows::unknown("way to sign in", sign_in))?,
         browser: row.optional(6)?,
         address: row.optional(7)?,

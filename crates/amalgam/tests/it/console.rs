@@ -1,10 +1,13 @@
 //! Browser sessions: who can open one, which requests its cookie authenticates, and when it ends.
 
-use amalgam_testkit::{Client, HttpAnswer, Setup};
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use amalgam_testkit::{Amalgam, Client, HttpAnswer, Setup};
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::{Cli, TestStore, World, stores};
+use crate::support::{BINARY, Cli, TestStore, World, embedded_store, stores};
 
 const TENANTS: &str = "[tenants.a]\nid = 1\nkeys = [\"am_a\"]\n\n[tenants.b]\nid = 2\nkeys = [\"am_b\"]\n";
 const BOOT: &str = "am_bootstrap-key-of-the-tests";
@@ -202,4 +205,76 @@ async fn a_link_of_the_command_opens_one_session() {
         let failure = cli.failure(&["console", "link", "--tenant", "9"]);
         assert!(failure.contains("there is no tenant 9"), "{failure}");
     }
+}
+
+/// The first start in a terminal, which `script` provides, as a process group that ends with the test.
+struct TerminalStart {
+    child: Child,
+    lines: std::io::Lines<BufReader<ChildStdout>>,
+    pid: String,
+}
+
+impl TerminalStart {
+    fn begin(data: &std::path::Path) -> Self {
+        let command = format!(
+            "echo pid $$; exec env -u AMALGAM_BOOTSTRAP_KEY '{BINARY}' serve --listen 127.0.0.1:0 --data '{}'",
+            data.display()
+        );
+        let mut child = Command::new("script")
+            .args(["-qefc", &command, "/dev/null"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("`script` of the package bsdutils starts");
+        let lines = BufReader::new(child.stdout.take().expect("the output is a pipe")).lines();
+        let mut start = Self { child, lines, pid: String::new() };
+        start.pid = start.behind("pid ");
+        start
+    }
+
+    /// The rest of the next line with this text.
+    fn behind(&mut self, text: &str) -> String {
+        let found = self.lines.by_ref().map_while(Result::ok).find_map(|line| {
+            let (_, rest) = line.split_once(text)?;
+            Some(rest.trim_end().to_owned())
+        });
+        found.expect(text)
+    }
+}
+
+impl Drop for TerminalStart {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").args(["-KILL", &self.pid]).status();
+        let _ = self.child.wait();
+    }
+}
+
+#[tokio::test]
+async fn a_first_start_in_a_terminal_prints_a_link_that_opens_one_session() {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let mut start = TerminalStart::begin(folder.path());
+    let link = start.behind("console (opens once, within 15 minutes): ");
+    let (address, token) = link.split_once("/console/#link=").expect("the link is that of the console");
+    let client = Client::new(address);
+    let redeem = async || client.post_json("/admin/console/link", &json!({"token": token})).await;
+    let browser = Browser::of(&client, &redeem().await);
+    let session = browser.session().await;
+    assert_eq!(
+        (&session["tenant_id"], &session["sign_in"], &session["rights"]),
+        (&json!(1), &json!("link"), &json!(["use", "admin", "operator"]))
+    );
+    assert_eq!(redeem().await.status, 401, "the link works once");
+    assert!(!folder.path().join("admin.key").exists(), "the key was printed, not stored");
+}
+
+#[tokio::test]
+async fn a_first_start_without_a_terminal_prints_no_link_and_the_command_makes_one() {
+    let amalgam = Amalgam::start(BINARY, Setup::new()).await;
+    assert!(!amalgam.stdout().contains("#link="), "{}", amalgam.stdout());
+    let link = Cli::beside(&amalgam, &embedded_store()).json(&["console", "link"]);
+    let (_, token) = link["url"].as_str().and_then(|url| url.split_once("#link=")).expect("a link");
+    let client = Client::new(amalgam.url());
+    let opened = client.post_json("/admin/console/link", &json!({"token": token})).await;
+    assert_eq!(Browser::of(&client, &opened).session().await["sign_in"], "link");
 }

@@ -69,6 +69,7 @@ mod secrets;
 mod seeding;
 mod server_tools;
 mod silent_upstreams;
+mod single_sign_on;
 mod site;
 mod socket;
 mod stateless_mcp;

@@ -1,7 +1,8 @@
 //! Browser sessions of the console, and the one-time links that open them.
 //!
 //! Tokens are stored as keyed hashes. A session that was opened with a key names the hash of that key: it has the rights of
-//! the key, and ends with it.
+//! the key, and ends with it. One that the OpenID Connect provider opened names the user, and has the rights that the claims gave
+//! at the sign-in.
 
 use super::{Stored, TenantRecord};
 use crate::audit::AuditDraft;
@@ -14,6 +15,8 @@ pub enum SignIn {
     Key,
     /// With a one-time link.
     Link,
+    /// By the OpenID Connect provider.
+    Oidc,
 }
 
 impl SignIn {
@@ -22,12 +25,13 @@ impl SignIn {
         match self {
             Self::Key => "key",
             Self::Link => "link",
+            Self::Oidc => "oidc",
         }
     }
 
     /// The way with this name.
     pub fn named(name: &str) -> Option<Self> {
-        [Self::Key, Self::Link].into_iter().find(|way| way.name() == name)
+        [Self::Key, Self::Link, Self::Oidc].into_iter().find(|way| way.name() == name)
     }
 }
 
@@ -40,8 +44,17 @@ pub struct ConsoleOwner {
     pub rights: Rights,
     /// The id of the stored key, to show it.
     pub key_id: Option<String>,
-    /// The hash of the key, stored or of the configuration; none if access to the machine opened the session.
+    /// The hash of the key, stored or of the configuration; none for a link from the machine and for the provider.
     pub key_hash: Option<[u8; 32]>,
+}
+
+/// Who signed in by the OpenID Connect provider.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConsoleUser {
+    /// The owner of what is created in the session.
+    pub id: String,
+    /// A name for people.
+    pub name: Option<String>,
 }
 
 /// A browser session.
@@ -51,6 +64,8 @@ pub struct ConsoleSession {
     pub id: String,
     /// Whose it is.
     pub owner: ConsoleOwner,
+    /// The user that the provider named; none for keys and links.
+    pub user: Option<ConsoleUser>,
     /// How it began.
     pub sign_in: SignIn,
     /// What the browser calls itself.

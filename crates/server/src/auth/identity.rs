@@ -82,6 +82,15 @@ impl Identity {
         Self { scope, acts_for: ActsFor::AnyUser, key_id: None, session_id: None, expires_at_ms: None }
     }
 
+    /// A browser session that the OpenID Connect provider has opened for this user. An administrator may act for any user of the
+    /// tenant, as with a key.
+    pub(super) fn of_provider(tenant: &TenantRecord, user: &str, rights: Rights) -> Self {
+        let manages = rights.contains(Rights::ADMIN) || rights.contains(Rights::OPERATOR);
+        let acts_for = if manages { ActsFor::AnyUser } else { ActsFor::OwnUser };
+        let scope = authenticated(tenant, user.into(), rights);
+        Self { scope, acts_for, key_id: None, session_id: None, expires_at_ms: None }
+    }
+
     /// The same in a browser session, which ends at this time at the latest.
     pub(super) fn in_session(self, id: String, ends_at_ms: u64) -> Self {
         let expires_at_ms = Some(self.expires_at_ms.map_or(ends_at_ms, |at| at.min(ends_at_ms)));

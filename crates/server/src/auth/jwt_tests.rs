@@ -2,6 +2,8 @@
 
 use std::{fmt::Write as _, path::PathBuf};
 
+use amalgam_oidc::SignedMessage;
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use ring::{
     rand::SystemRandom,
     signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _},
@@ -251,10 +253,10 @@ async fn an_rsa_key_checks_what_it_signed() {
     std::fs::write(&path, set.to_string()).unwrap();
     let token = "eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ.cC4hiUPoj9Eetdgtv3hF80EGrhuB__dzERat0XF9g2VtQgr9PJbu3XOiZj5RZmh7AAuHIm4Bh-0Qc_lF5YKt_O8W2Fp5jujGbds9uJdbF9CUAr7t1dnZcAcQjbKBYNX4BAynRFdiuB--f_nZLgrnbyTyWzO75vRK5h6xBArLIARNPvkSjtQBMHlb1L07Qe7K0GarZRmB_eSN9383LcOLn6_dO--xi12jzDwusC-eOkHWEsqtFZESc6BfI7noOPqvhJ1phCnvWh6IeYI2w9QOYEUipUTI8np6LbgGY9Fs98rqVt5AXLIhWkWywlVmtVrBp0igcN_IoypGlUPQGe77Rw";
     let jwks = Jwks::new(JwksLocation::File(path));
-    let parts = Parts::of(token).unwrap();
-    let mut signature = parts.signature.clone();
+    let parsed = SignedToken::parse(token).unwrap();
+    let mut signature = parsed.signed().signature.to_vec();
     let verified = async |signature: &[u8]| {
-        let signed = SignedMessage { algorithm: "RS256", key_id: None, message: parts.signed.as_bytes(), signature };
+        let signed = SignedMessage { algorithm: "RS256", key_id: None, signature, ..parsed.signed() };
         jwks.verify(signed).await.unwrap()
     };
     assert!(verified(&signature).await);

@@ -50,9 +50,14 @@ impl Inner {
             return Ok(None);
         }
         let configured = |hash: &Hash| self.configured.load().keys.get(hash).copied();
-        let identity = match &session.owner.key_hash {
-            None => Some(Identity::of_console(&tenant, session.owner.rights)),
-            Some(key) => match configured(key) {
+        let identity = match (&session.user, &session.owner.key_hash) {
+            // The claims gave the rights, and only while the provider is configured.
+            (Some(user), _) if self.single_sign_on => {
+                Some(Identity::of_provider(&tenant, &user.id, session.owner.rights))
+            }
+            (Some(_), _) => None,
+            (None, None) => Some(Identity::of_console(&tenant, session.owner.rights)),
+            (None, Some(key)) => match configured(key) {
                 Some((tenant_id, rights)) => self.configured_identity(tenant_id, rights).await?,
                 None => self.stored_identity(*key).await?,
             },

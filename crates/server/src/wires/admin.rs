@@ -9,6 +9,7 @@ mod audit;
 pub(super) mod call;
 mod configs;
 mod console;
+mod console_oidc;
 mod diagnosis;
 mod keys;
 mod knowledge;
@@ -31,6 +32,7 @@ use axum::{
 use crate::app::CurrentApp;
 
 pub(super) use console::{OWN_SESSION as OWN_CONSOLE_SESSION, SESSIONS as CONSOLE_SESSIONS};
+pub(super) use console_oidc::{CALLBACK as OIDC_CALLBACK, START as OIDC_START};
 
 pub(super) fn routes() -> Router<CurrentApp> {
     Router::new()
@@ -71,6 +73,8 @@ pub(super) fn routes() -> Router<CurrentApp> {
         .route("/admin/limits/models/{*id}", limits::routes(LimitKind::Model))
         .route("/admin/console", get(console::status))
         .route("/admin/console/link", post(console::redeem_link))
+        .route(console_oidc::START, get(console_oidc::start))
+        .route(console_oidc::CALLBACK, get(console_oidc::callback))
         .route(CONSOLE_SESSIONS, get(console::list).post(console::open))
         .route("/admin/console/sessions/{session_id}", axum::routing::delete(console::end))
         .route(OWN_CONSOLE_SESSION, axum::routing::delete(console::sign_out))

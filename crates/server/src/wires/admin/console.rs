@@ -1,17 +1,16 @@
-//! `/admin/console`: browser sessions. A key or a one-time link opens one, and its cookie is the credential of the console.
+//! `/admin/console`: browser sessions. A key, a one-time link or the OpenID Connect provider opens one, and its cookie is the
+//! credential of the console.
 
 use std::sync::Arc;
 
 use amalgam_administration::{
     Administration, SMALL_BODY,
     console::{
-        Browser, ConsoleStatus, CurrentConsoleSession, NewConsoleSession, SESSION_LIFETIME, csrf_token, session_hash,
+        Browser, ConsoleStatus, CurrentConsoleSession, NewConsoleSession, SESSION_LIFETIME, SessionOpener, csrf_token,
+        session_hash,
     },
 };
-use amalgam_core::{
-    Actor, Fault, FaultKind, Operator, Scope,
-    store::{ConsoleOwner, SignIn},
-};
+use amalgam_core::{Actor, Fault, FaultKind, Operator, Scope, store::SignIn};
 use amalgam_pages::{session_cookie, set_session_cookie};
 use axum::{
     extract::{Request, State},
@@ -47,7 +46,8 @@ pub(super) async fn status(State(app): State<Arc<App>>, request: Request) -> Ans
         Err(fault) if [FaultKind::Unauthenticated, FaultKind::Forbidden].contains(&fault.kind) => None,
         Err(fault) => return Err(fault.into()),
     };
-    secret(&ConsoleStatus::new(VERSION, session))
+    let provider = app.oidc.as_ref().map(|provider| provider.name());
+    secret(&ConsoleStatus::new(VERSION, session, provider))
 }
 
 /// The session that the cookie names.
@@ -67,7 +67,8 @@ pub(super) async fn open(call: Call, request: Request) -> Answer {
     };
     let actor = call.actor();
     let browser = Browser { name: browser_name(request.headers()), address: actor.origin.clone() };
-    opened(&call.app, actor, owner, SignIn::Key, browser).await
+    let opener = SessionOpener { owner, user: None, sign_in: SignIn::Key, browser };
+    opened(&call.app, actor, opener).await
 }
 
 /// Uses a one-time link and opens a session.
@@ -83,13 +84,14 @@ pub(super) async fn redeem_link(State(app): State<Arc<App>>, request: Request) -
     let actor = Actor { origin: browser.address.clone(), ..Actor::server(None) };
     let owner = Administration::new(&app, actor.clone()).redeem_console_link(app.auth.pepper(), &body).await?;
     let Some(owner) = owner else { return Err(app.auth.failed_attempt(address).into()) };
-    opened(&app, actor, owner, SignIn::Link, browser).await
+    let opener = SessionOpener { owner, user: None, sign_in: SignIn::Link, browser };
+    opened(&app, actor, opener).await
 }
 
 /// The new session, with its cookie.
-async fn opened(app: &App, actor: Actor, owner: ConsoleOwner, sign_in: SignIn, browser: Browser) -> Answer {
+async fn opened(app: &App, actor: Actor, opener: SessionOpener) -> Answer {
     let pepper = app.auth.pepper();
-    let opened = Administration::new(app, actor).open_console_session(pepper, owner, sign_in, browser).await?;
+    let opened = Administration::new(app, actor).open_console_session(pepper, opener).await?;
     let token = opened.token.expose_secret();
     let view = NewConsoleSession::new(opened.session, csrf_token(pepper, token));
     let mut response = (StatusCode::CREATED, secret(&view)?).into_response();
@@ -97,7 +99,7 @@ async fn opened(app: &App, actor: Actor, owner: ConsoleOwner, sign_in: SignIn, b
     Ok(response)
 }
 
-fn browser_name(headers: &HeaderMap) -> Option<String> {
+pub(super) fn browser_name(headers: &HeaderMap) -> Option<String> {
     headers.get(header::USER_AGENT).and_then(|name| name.to_str().ok()).map(str::to_owned)
 }
 
@@ -119,14 +121,22 @@ pub(super) async fn sign_out(call: Call, request: Request) -> Answer {
         return Err(Fault::new(FaultKind::NotFound, "The request has no console session.").into());
     };
     let tenant_id = Some(call.scope.tenant_id());
-    let ended = call.administration().end_console_session(&call.scope, tenant_id, current.id()).await?;
+    let mut ended = call.administration().end_console_session(&call.scope, tenant_id, current.id()).await?;
     call.app.auth.forget_session(&ended.id);
+    if let (true, Some(provider)) = (current.is_of_provider(), &call.app.oidc) {
+        ended.end_session_url = provider.end_session_url().await;
+    }
     let mut response = shown(&ended)?;
     with_cookie(&mut response, &call.app, "", 0);
     Ok(response)
 }
 
-fn with_cookie(response: &mut Response, app: &App, token: &str, seconds: u64) {
-    let secure = app.assistant.public_url.starts_with("https://");
-    response.headers_mut().insert(header::SET_COOKIE, set_session_cookie(token, seconds, secure));
+/// Adds the cookie of a session.
+pub(super) fn with_cookie(response: &mut Response, app: &App, token: &str, seconds: u64) {
+    response.headers_mut().append(header::SET_COOKIE, set_session_cookie(token, seconds, is_secure(app)));
+}
+
+/// Whether browsers reach the server by HTTPS.
+pub(super) fn is_secure(app: &App) -> bool {
+    app.assistant.public_url.starts_with("https://")
 }

@@ -2,7 +2,7 @@
 
 use amalgam_core::{
     Rights, TenantState,
-    store::{ConsoleOwner, ConsoleSession, SignIn},
+    store::{ConsoleOwner, ConsoleSession, ConsoleUser, SignIn},
 };
 
 use crate::given::*;
@@ -16,6 +16,7 @@ fn session(id: &str, tenant_id: i64) -> ConsoleSession {
     ConsoleSession {
         id: id.into(),
         owner: owner(tenant_id),
+        user: None,
         sign_in: SignIn::Key,
         browser: Some("Ein Browser — 1.0".into()),
         address: None,
@@ -37,7 +38,8 @@ async fn add(store: &Engine, token: u8, session: &ConsoleSession) -> bool {
 
 pub(crate) async fn a_session_is_found_by_its_token_and_ends_once(store: Engine) {
     tenants(&store).await;
-    let one = session("csn_1", 1);
+    let user = ConsoleUser { id: "7f-ü".into(), name: Some("ada@example.com".into()) };
+    let one = ConsoleSession { user: Some(user), sign_in: SignIn::Oidc, ..session("csn_1", 1) };
     assert!(add(&store, 1, &one).await);
     assert!(!add(&store, 2, &session("csn_2", 7)).await, "no such tenant");
     let (found, tenant) = store.console_session(operator(), [1; 32]).await.unwrap().unwrap();

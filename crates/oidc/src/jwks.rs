@@ -49,16 +49,22 @@ impl std::fmt::Debug for JwksLocation {
 
 /// A signature with the data that it covers.
 #[derive(Clone, Copy)]
-pub(super) struct SignedMessage<'a> {
-    pub(super) algorithm: &'a str,
-    pub(super) key_id: Option<&'a str>,
-    pub(super) message: &'a [u8],
-    pub(super) signature: &'a [u8],
+pub struct SignedMessage<'a> {
+    /// The algorithm that the token names.
+    pub algorithm: &'a str,
+    /// The key that the token names.
+    pub key_id: Option<&'a str>,
+    /// What is signed.
+    pub message: &'a [u8],
+    /// The signature.
+    pub signature: &'a [u8],
 }
 
 /// The keys of one issuer.
-pub(super) struct Jwks {
+pub struct Jwks {
     location: JwksLocation,
+    /// The minimum time between two loads, whatever tokens name.
+    reload_interval: Duration,
     keys: RwLock<Option<CachedKeys>>,
     /// When the key set was last fetched; the task that holds the lock is fetching it.
     loaded_at: Mutex<Option<Instant>>,
@@ -71,12 +77,19 @@ struct CachedKeys {
 }
 
 impl Jwks {
-    pub(super) fn new(location: JwksLocation) -> Self {
-        Self { location, keys: RwLock::new(None), loaded_at: Mutex::new(None) }
+    /// The keys at a location, for tokens that any caller may send.
+    pub fn new(location: JwksLocation) -> Self {
+        Self { location, reload_interval: MIN_RELOAD_INTERVAL, keys: RwLock::new(None), loaded_at: Mutex::new(None) }
+    }
+
+    /// The keys at a location, for tokens that the issuer itself has just sent: an unknown key is a new one and not a guess, so
+    /// that each may load the keys again.
+    pub fn for_answers_of_the_issuer(location: JwksLocation) -> Self {
+        Self { reload_interval: Duration::ZERO, ..Self::new(location) }
     }
 
     /// Whether one of the issuer's keys verifies the signature; an error if no keys are available.
-    pub(super) async fn verify(&self, signed: SignedMessage<'_>) -> Result<bool, StoreError> {
+    pub async fn verify(&self, signed: SignedMessage<'_>) -> Result<bool, StoreError> {
         if !ALGORITHMS.contains(&signed.algorithm) {
             return Ok(false);
         }
@@ -101,7 +114,7 @@ impl Jwks {
     async fn reload(&self) {
         let mut loaded_at = self.loaded_at.lock().await;
         // Without any keys the issuer is asked more often, since every request with a token waits for them.
-        let pause = if self.cached().is_some() { MIN_RELOAD_INTERVAL } else { MIN_RELOAD_INTERVAL / 20 };
+        let pause = if self.cached().is_some() { self.reload_interval } else { self.reload_interval / 20 };
         if loaded_at.is_some_and(|at| at.elapsed() < pause) {
             return;
         }
