@@ -34,7 +34,7 @@ pub struct TurnRow {
     /// The owner.
     pub user: String,
     /// The API.
-    #[schemars(extend("enum" = ["responses", "assistant", "execute"]))]
+    #[schemars(extend("enum" = ["responses", "chat_completions", "embeddings", "assistant", "execute"]))]
     pub door: &'static str,
     session_id: Option<String>,
     profile: Option<String>,

@@ -248,7 +248,8 @@ async fn run(
         Box::new(UnstoredInput { before: context.stored_before().to_vec(), input: number_items(own, &mut ids) })
     });
     let seal_context = scope.seal_context();
-    let mut losses = std::mem::take(&mut checked.losses);
+    let mut losses = turn.losses.clone();
+    losses.append(&mut checked.losses);
     losses.extend(equipped.iter().flat_map(|tools| tools.losses.iter().cloned()));
     let written_by = if policy.is_some() { InstructionsOf::Server } else { InstructionsOf::Caller };
     let guidance = equipped.as_ref().and_then(|tools| tools.guidance.as_deref());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use amalgam_core::{
-    Route, Scope, ServerTool, SessionTurn, TenantState, TurnOrigin, UpstreamMemory, Wire, store::IdempotencyKey,
+    Loss, Route, Scope, ServerTool, SessionTurn, TenantState, TurnOrigin, UpstreamMemory, Wire, store::IdempotencyKey,
 };
 use amalgam_engine::{Announcement, Identity};
 use amalgam_protocol::{Json, ResponseParameters};
@@ -20,6 +20,8 @@ pub struct TurnRequest<'a> {
     pub queued_origin: Option<TurnOrigin>,
     /// The model's input and settings. Boxed: the struct is large, and the request is moved often.
     pub parameters: Box<ResponseParameters>,
+    /// What the wire left out of the parameters.
+    pub losses: Vec<Loss>,
     /// Whether a loss is an error.
     pub strict: bool,
     /// The idempotency claim that the turn's last write settles.
@@ -101,6 +103,7 @@ impl TurnRequest<'_> {
             wire,
             queued_origin: None,
             parameters: Box::new(parameters),
+            losses: Vec::new(),
             strict: false,
             idempotency: None,
             connection: None,

@@ -132,3 +132,12 @@ pub trait ResponseStore: Send + Sync {
         bytes: usize,
     ) -> Stored<'a, Option<EventTail>>;
 }
+
+/// The settings of stored responses, which lists show and a caller may change in part.
+pub trait ResponseSettingsStore: Send + Sync {
+    /// The settings of responses by their ids, without their items; nothing where there is none. The same order.
+    fn response_settings<'a>(&'a self, scope: &'a Scope, ids: Vec<String>) -> Stored<'a, Vec<Option<Bytes>>>;
+
+    /// Replaces the settings of a response that has ended; whether there was one.
+    fn replace_response_settings<'a>(&'a self, scope: &'a Scope, id: &'a str, settings: Bytes) -> Stored<'a, bool>;
+}

@@ -339,7 +339,8 @@ fn write_sampling(
 }
 
 fn extra<'a>(settings: &CreateResponse<'a>, name: &str) -> Option<Raw<'a>> {
-    settings.extra.iter().find(|(key, _)| key.is(name)).map(|(_, value)| *value).filter(|value| !value.is_null())
+    let mut fields = settings.chat_fields.iter().chain(&settings.extra);
+    fields.find(|(key, _)| key.is(name)).map(|(_, value)| *value).filter(|value| !value.is_null())
 }
 
 /// Reports parameters for which the API has no field.
@@ -361,7 +362,7 @@ fn report_losses(settings: &CreateResponse<'_>, toolset: &Toolset<'_>, losses: &
         losses.add("text.format", "tool_choice demands a call, so there is no text to shape");
     }
     let carried = ["top_k", "stop", "stop_sequences"];
-    for (key, value) in &settings.extra {
+    for (key, value) in settings.chat_fields.iter().chain(&settings.extra) {
         let key = key.decode();
         if !value.is_null() && !carried.contains(&&*key) && !NOT_FOR_MODELS.contains(&&*key) {
             losses.add(key.into_owned(), nowhere);

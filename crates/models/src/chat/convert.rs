@@ -218,7 +218,8 @@ impl Body {
 
     /// Unknown fields may belong to this server: `seed`, `stop`, `top_k`, `chat_template_kwargs` …
     fn extra(&mut self, settings: &CreateResponse<'_>, losses: &mut Losses) {
-        for (key, value) in settings.extra.iter().filter(|(_, value)| !value.is_null()) {
+        let fields = settings.chat_fields.iter().chain(&settings.extra);
+        for (key, value) in fields.filter(|(_, value)| !value.is_null()) {
             let name = key.decode();
             if let Some((_, reason)) = NOT_FORWARDED.iter().find(|(field, _)| *field == name) {
                 losses.extend(reason.map(|reason| Loss::new(name.into_owned(), reason)));

@@ -318,7 +318,7 @@ fn report_losses(settings: &CreateResponse<'_>, losses: &mut Losses) {
     for (field, _) in set.into_iter().filter(|(_, set)| *set) {
         losses.add(field, "the dialect has no such field");
     }
-    for (field, _) in &settings.extra {
+    for (field, _) in settings.chat_fields.iter().chain(&settings.extra) {
         losses.add(field.decode().into_owned(), "the dialect has no such field");
     }
 }

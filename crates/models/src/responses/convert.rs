@@ -4,7 +4,7 @@
 //! Unless the configuration says that the upstream stores responses, it stores none, and our ids are never sent to it.
 //! If it does, a call that continues an answer names it by the upstream's id.
 
-use amalgam_core::{AnswerContext, Chain, Delivery, Entry, History, ModelRequest, PreparedRequest, Seal};
+use amalgam_core::{AnswerContext, Chain, Delivery, Entry, History, Loss, ModelRequest, PreparedRequest, Seal};
 use amalgam_protocol::{Content, CreateResponse, Raw, Role, Shape, Text, Tool, ToolKind, Writer};
 
 use crate::reasoning_seal::asks_for_sealed;
@@ -31,6 +31,7 @@ pub(super) fn convert(request: &ModelRequest<'_>, upstream: &str, seal: &dyn Sea
         }
         write_entries(writer, request.history, new, &mut context);
         write_settings(writer, settings);
+        report_chat_fields(settings, &mut context.losses);
         writer.key("store").bool(request.chain != Chain::Standalone);
         if request.delivery == Delivery::Stream {
             writer.key("stream").bool(true);
@@ -162,6 +163,12 @@ fn write_settings(writer: &mut Writer, settings: &CreateResponse<'_>) {
     for (key, value) in &settings.extra {
         writer.key_text(&key.decode()).raw(*value);
     }
+}
+
+/// Fields of Chat Completions servers are not sent: a Responses server refuses fields that it does not know.
+pub(super) fn report_chat_fields(settings: &CreateResponse<'_>, losses: &mut Vec<Loss>) {
+    let set = settings.chat_fields.iter().filter(|(_, value)| !value.is_null());
+    losses.extend(set.map(|(name, _)| Loss::new(name.decode().into_owned(), "the Responses API has no such field")));
 }
 
 /// Writes a tool unchanged; a function in the format of Chat Completions moves up one level.

@@ -10,6 +10,8 @@ pub(crate) fn of_path(path: &str) -> Door {
     match first {
         "v1" => match second() {
             "responses" => Door::Responses,
+            "chat" => Door::ChatCompletions,
+            "embeddings" => Door::Embeddings,
             "conversations" => Door::Conversations,
             "files" => Door::Files,
             "models" => Door::Models,
@@ -38,6 +40,8 @@ mod tests {
         }
         for (path, door) in [
             ("/v1/responses/resp_1/cancel", Door::Responses),
+            ("/v1/chat/completions/chatcmpl-1/messages", Door::ChatCompletions),
+            ("/v1/embeddings", Door::Embeddings),
             ("/api/v2/ai-agent/respond/", Door::Assistant),
             ("/api/agent/execute", Door::Execute),
             ("/metrics", Door::Operations),
