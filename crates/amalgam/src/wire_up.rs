@@ -17,7 +17,7 @@ use amalgam_app::{
 use amalgam_assistant::settings::KEY_VARIABLE;
 use amalgam_configuration::{Config, ImageUrls, KeepTranscripts, KeySetLocation, McpConfig, McpTransport, Secret};
 use amalgam_core::{
-    Catalog, Clock, Embedder, Fetch, Retrieval, Seal, Store, ToolProvider, TurnObserver,
+    Catalog, Clock, Embedder, EmbeddingUpstreams, Fetch, Retrieval, Seal, Store, ToolProvider, TurnObserver,
     store::{BankStore, ConsoleStore, CourseStore, FlushMeter, KnowledgeStore, ProcessId, TenancyStore},
     turn::Caps,
 };
@@ -108,6 +108,7 @@ pub(crate) async fn assemble(config: &Config, url: &str) -> anyhow::Result<Assem
     let application = Arc::new(Application {
         engine: engine.clone(),
         catalog: Arc::clone(&names) as Arc<dyn Catalog>,
+        embeddings: Arc::clone(&names) as Arc<dyn EmbeddingUpstreams>,
         store,
         clock,
         seal,

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use amalgam_core::{Catalog, Clock, Retrieval, Seal, Store, ToolProvider, WebhookSender};
+use amalgam_core::{Catalog, Clock, EmbeddingUpstreams, Retrieval, Seal, Store, ToolProvider, WebhookSender};
 use amalgam_engine::{Engine, QueueLimits};
 
 use crate::{
@@ -64,6 +64,8 @@ pub struct Application {
     pub toolbox: Arc<dyn ToolProvider>,
     /// Sends webhooks.
     pub webhook_sender: Arc<dyn WebhookSender>,
+    /// Embeds texts of callers.
+    pub embeddings: Arc<dyn EmbeddingUpstreams>,
     /// Searches the knowledge of a tenant.
     pub knowledge: Arc<dyn Retrieval>,
     /// The installation's settings of the tenant assistant.

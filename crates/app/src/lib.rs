@@ -4,8 +4,10 @@
 
 mod app;
 pub mod assistant;
+pub mod chat_completions;
 pub mod compaction;
 mod current;
+pub mod embeddings;
 pub mod execute;
 pub mod idempotency;
 mod ids;

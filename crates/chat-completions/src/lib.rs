@@ -17,6 +17,6 @@ mod usage;
 pub use answer::completion;
 pub use ids::{completion_id, response_id};
 pub use request::{AnswerOptions, CallStyle, ChatRequest, FieldNames};
-pub use stored::{CompletionSettings, StoredMessages};
+pub use stored::{CompletionSettings, StoredMessages, message_id};
 pub use stream::ChunkStream;
 pub use usage::write_usage;

@@ -30,6 +30,20 @@ impl CompletionSettings {
         pairs.iter().all(|(name, value)| self.metadata().get_str(name).as_deref() == Some(value))
     }
 
+    /// The instructions as items: those that precede the messages.
+    pub fn instructions(&self) -> Option<Json> {
+        let instructions = self.0.raw().get("instructions").filter(|instructions| !instructions.is_null())?;
+        Some(match instructions.as_str() {
+            None => instructions.into(),
+            Some(text) => Json::array(|writer| {
+                writer.object(|writer| {
+                    writer.key("role").string("system");
+                    writer.key("content").json_str(text);
+                });
+            }),
+        })
+    }
+
     /// The settings with other metadata.
     pub fn with_metadata(&self, metadata: Raw<'_>) -> Vec<u8> {
         let mut writer = Writer::with_capacity(self.0.bytes().len() + metadata.text().len());
@@ -144,7 +158,7 @@ impl StoredMessages {
 }
 
 /// The id of a message: the completion's, and an index.
-fn message_id(response_id: &str, index: usize) -> String {
+pub fn message_id(response_id: &str, index: usize) -> String {
     format!("{}-{index}", completion_id(response_id))
 }
 

@@ -1,4 +1,5 @@
-use amalgam_core::{CallHead, CallKind, Delivery, Emitter, Finish, Ids, ModelEvent, Start};
+use amalgam_core::{CallHead, CallKind, Delivery, Finish, Ids, ModelEvent};
+use amalgam_emitter::{Emitter, Start};
 use amalgam_protocol::{CreateResponse, Effective, EventBatch, Literal, ResponseSettings};
 use proptest::prelude::*;
 use serde_json::{Value, json};

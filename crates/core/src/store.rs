@@ -53,7 +53,8 @@ pub use knowledge::{
 pub use limits::{HoldSettlement, LimitReservation, LimitStore, PriceRecord, ReserveOutcome};
 pub use processes::{ProcessId, ProcessStore, PruneCounts, QueuedTurn, RecoveryCounts, Reset, Retention};
 pub use responses::{
-    CancelOutcome, EventChunk, EventTail, ItemsOf, Lineage, ResponseState, ResponseStore, StoredResponse,
+    CancelOutcome, EventChunk, EventTail, ItemsOf, Lineage, ResponseSettingsStore, ResponseState, ResponseStore,
+    StoredResponse,
 };
 pub use tenancy::{KeyRecord, NewKey, TenancyStore, TenantChange, TenantRecord};
 pub use turn_list::{
@@ -71,6 +72,7 @@ pub type Stored<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 /// A database: all storage traits together.
 pub trait Store:
     ResponseStore
+    + ResponseSettingsStore
     + TurnStore
     + UsageStore
     + ConversationStore

@@ -71,6 +71,18 @@ async fn texts_are_placed_in_their_order_whatever_order_the_upstream_has() {
 }
 
 #[tokio::test]
+async fn a_callers_request_keeps_its_tokens_and_dimensions_and_learns_what_they_cost() {
+    let upstream = Scripted::start();
+    upstream.enqueue_for("/embeddings", answer(&[(0, json!([1.0])), (1, json!([2.0]))]));
+    let inputs = vec![Json::string("one"), Json::array(|writer| [7, 8].into_iter().for_each(|token| writer.number(token)))];
+    let request = EmbeddingRequest { inputs, dimensions: Some(1), user: Some("u".to_owned()) };
+    let result = responses(&upstream).embed("m", &request).await.unwrap();
+    assert_eq!(result, EmbeddingResult { vectors: vec![vec![1.0], vec![2.0]], tokens: Some(1) });
+    let sent = json!({"model": "m", "input": ["one", [7, 8]], "encoding_format": "float", "dimensions": 1, "user": "u"});
+    assert_eq!(upstream.request(0).json(), sent);
+}
+
+#[tokio::test]
 async fn many_texts_are_sent_in_parts() {
     let upstream = Scripted::start();
     let texts: Vec<String> = (0..150).map(|number| format!("text {number}")).collect();
@@ -93,9 +105,11 @@ async fn many_texts_are_sent_in_parts() {
 #[test]
 fn parts_are_bounded_by_bytes_and_lose_nothing() {
     let (long, short) = ("x".repeat(BYTES_AT_ONCE + 1), "y".to_owned());
-    let half = "z".repeat(BYTES_AT_ONCE / 2);
+    // With its quotes.
+    let half = "z".repeat(BYTES_AT_ONCE / 2 - 2);
     let texts = [&long, &short, &half, &half, &short].map(String::as_str);
-    let sizes: Vec<usize> = parts(&texts).map(<[&str]>::len).collect();
+    let inputs: Vec<Json> = texts.iter().map(|text| Json::string(text)).collect();
+    let sizes: Vec<usize> = parts(&inputs).map(<[Json]>::len).collect();
     assert_eq!(sizes, [1, 2, 2]);
     assert_eq!(parts(&[]).count(), 0);
 }

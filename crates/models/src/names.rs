@@ -9,11 +9,14 @@ use std::{
 };
 
 use amalgam_core::{
-    BoxFuture, Candidate, Catalog, Embedder, Fault, FaultKind, ModelCard, ModelSelection, Price, Route, Scope, Seal,
+    BoxFuture, Candidate, Catalog, Embedder, EmbeddingRequest, EmbeddingResult, EmbeddingUpstreams, Fault, FaultKind,
+    ModelCard, ModelError, ModelSelection, Price, Route, Scope, Seal,
 };
+use bytes::Bytes;
 use futures_util::{StreamExt as _, stream::FuturesOrdered};
 
 use crate::{
+    embeddings::{self, Embeddings},
     registry::UpstreamRegistry,
     settings::{UpstreamKind, UpstreamSettings},
 };
@@ -308,6 +311,30 @@ impl Embedder for ModelNames {
                 return Err(Fault::new(FaultKind::NotFound, message).param("model").code("model_not_found"));
             };
             self.registry.embed(&candidate.upstream, &candidate.name, texts).await
+        })
+    }
+}
+
+impl EmbeddingUpstreams for ModelNames {
+    fn has_embeddings(&self, upstream: &str) -> bool {
+        self.registry.embeddings(upstream).is_some_and(Embeddings::exist)
+    }
+
+    fn embedding_body(&self, model: &str, request: &EmbeddingRequest) -> Bytes {
+        embeddings::body(model, &request.inputs, request).into()
+    }
+
+    fn embed_on<'a>(
+        &'a self,
+        upstream: &'a str,
+        model: &'a str,
+        request: &'a EmbeddingRequest,
+    ) -> BoxFuture<'a, Result<EmbeddingResult, ModelError>> {
+        Box::pin(async move {
+            match self.registry.embeddings(upstream) {
+                Some(embeddings) => embeddings.embed(model, request).await,
+                None => Err(ModelError::Unreachable(format!("there is no upstream `{upstream}`"))),
+            }
         })
     }
 }

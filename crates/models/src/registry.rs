@@ -114,6 +114,11 @@ impl UpstreamRegistry {
         }
     }
 
+    /// The embeddings of an upstream.
+    pub(crate) fn embeddings(&self, upstream: &str) -> Option<&Embeddings> {
+        self.find(upstream).map(|found| &found.embeddings)
+    }
+
     fn find(&self, name: &str) -> Option<&Upstream> {
         self.upstreams.iter().find(|upstream| upstream.name == name)
     }

@@ -2,6 +2,7 @@
 
 mod assistant;
 mod bank;
+mod completions;
 mod console;
 mod execute;
 mod limits;
@@ -121,6 +122,7 @@ pub(crate) fn app(state: TenantState) -> Arc<App> {
         seal: Arc::new(Nothing),
         webhook_sender: Arc::new(Nothing),
         toolbox: Arc::new(Nothing),
+        embeddings: Arc::new(Nothing),
         knowledge: Arc::new(Nothing),
         execute: ExecuteSettings::default(),
         assistant: AssistantSettings::default(),

@@ -4,8 +4,10 @@ mod admin;
 mod answer;
 mod assistant;
 mod call;
+mod chat_completions;
 mod console;
 mod conversations;
+mod embeddings;
 pub(crate) mod error;
 mod execute;
 mod files;
@@ -81,6 +83,13 @@ pub static ROUTES: &[RouteInfo] = &[
     RouteInfo::guarded(Method::DELETE, "/v1/responses/{id}"),
     RouteInfo::guarded(Method::POST, "/v1/responses/{id}/cancel"),
     RouteInfo::guarded(Method::GET, "/v1/responses/{id}/input_items"),
+    RouteInfo::guarded(Method::POST, "/v1/chat/completions"),
+    RouteInfo::guarded(Method::GET, "/v1/chat/completions"),
+    RouteInfo::guarded(Method::GET, "/v1/chat/completions/{id}"),
+    RouteInfo::guarded(Method::POST, "/v1/chat/completions/{id}"),
+    RouteInfo::guarded(Method::DELETE, "/v1/chat/completions/{id}"),
+    RouteInfo::guarded(Method::GET, "/v1/chat/completions/{id}/messages"),
+    RouteInfo::guarded(Method::POST, "/v1/embeddings"),
     RouteInfo::guarded(Method::POST, "/v1/conversations"),
     RouteInfo::guarded(Method::GET, "/v1/conversations/{id}"),
     RouteInfo::guarded(Method::POST, "/v1/conversations/{id}"),
@@ -225,6 +234,8 @@ pub fn metrics_text(app: CurrentApp) -> BoxFuture<'static, String> {
 fn api_routes(console: ConsoleLink) -> Router<CurrentApp> {
     Router::new()
         .merge(responses::routes())
+        .merge(chat_completions::routes())
+        .merge(embeddings::routes())
         .merge(conversations::routes())
         .merge(assistant::routes())
         .merge(execute::routes())

@@ -75,6 +75,12 @@ statements! { SqlStatements:
         INSERT INTO conversation_items (tenant_id, user_id, conversation_id, position, id, item)
         SELECT $1, $2, $3, new.position, new.id, new.item
         FROM unnest($4::bigint[], $5::text[], $6::text[]) AS new (position, id, item)";
+    UserSql response_settings = "
+        SELECT convert_from(settings, 'UTF8') FROM responses
+        WHERE tenant_id = $1 AND user_id = $2 AND stem = $3 AND id = $4";
+    UserSql replace_response_settings = "
+        UPDATE responses SET settings = convert_to($5, 'UTF8')
+        WHERE tenant_id = $1 AND user_id = $2 AND stem = $3 AND id = $4 AND ended_at IS NOT NULL";
     TenantSql known_courses = "
         SELECT id, title, description, modality, kind, status, content_in_sequence, min_percentage_finish, tags, assets,
             url, progress, is_eligible, in_playlist, active

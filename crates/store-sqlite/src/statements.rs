@@ -75,6 +75,11 @@ statements! { SqlStatements:
     UserSql add_conversation_item = "
         INSERT INTO conversation_items (tenant_id, user_id, conversation_id, position, id, item)
         VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    UserSql response_settings = "
+        SELECT settings FROM responses WHERE tenant_id = ?1 AND user_id = ?2 AND stem = ?3 AND id = ?4";
+    UserSql replace_response_settings = "
+        UPDATE responses SET settings = ?5
+        WHERE tenant_id = ?1 AND user_id = ?2 AND stem = ?3 AND id = ?4 AND ended_at IS NOT NULL";
     TenantSql known_courses = "
         SELECT id, title, description, modality, kind, status, content_in_sequence, min_percentage_finish, tags, assets,
             url, progress, is_eligible, in_playlist, active

@@ -22,6 +22,7 @@ mod modes;
 pub mod notifications;
 mod pending_release;
 pub mod private_files;
+mod response_settings;
 pub mod rows;
 mod seal;
 pub mod session_queue;

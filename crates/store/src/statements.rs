@@ -70,6 +70,10 @@ statement_set! {
         taken_item_ids: UserSql,
         /// Adds to a conversation, for each of several items, its position, id and text.
         add_conversation_item: UserSql,
+        /// The settings of a response, by the stem of its id and its id.
+        response_settings: UserSql,
+        /// Replaces the settings of a response that has ended, by the stem of its id and its id.
+        replace_response_settings: UserSql,
         /// The courses with one of several ids.
         known_courses: TenantSql,
         /// The mode and the number of turns of a session, which is locked against other changes.

@@ -55,6 +55,7 @@ macro_rules! contract {
                 a_call_that_a_running_turn_may_build_on_stays_when_its_response_is_deleted
                 a_request_whose_beginning_is_missing_says_so
                 calls_and_words_of_a_turn_that_was_cancelled_from_outside_are_kept_once
+                settings_of_responses_are_read_alone_and_replaced_once_they_have_ended
             }
             lineage {
                 a_chain_is_told_oldest_first

@@ -4,7 +4,7 @@ use amalgam_core::{
     Admin, AuditDraft, AuditHead, AuditRow, Operator, Scope, TenantState,
     store::{
         AppendOutcome, Approval, AuditFilter, AuditStore, BankOf, BankStore, BankTool, Conversation, ConversationItem,
-        ConversationStore, Decision, DecisionOutcome, KeyRecord, Listing, NewItem, NewKey, Page, Stored, TenancyStore,
+        ConversationStore, Decision, DecisionOutcome, KeyRecord, Listing, NewItem, NewKey, Page, ResponseSettingsStore, Stored, TenancyStore,
         TenantChange, TenantRecord, ToolStatistics, TurnCursor, TurnFilter, TurnPage, TurnsOf, UsageQuery, UsageStore,
         UsageSums,
     },
@@ -77,6 +77,16 @@ impl BankStore for SimStore {
 
     fn use_approval<'a>(&'a self, _: &'a Scope, id: &'a str, _: &'a str) -> Stored<'a, bool> {
         Box::pin(self.use_up(id))
+    }
+}
+
+impl ResponseSettingsStore for SimStore {
+    fn response_settings<'a>(&'a self, _: &'a Scope, _: Vec<String>) -> Stored<'a, Vec<Option<Bytes>>> {
+        not_simulated()
+    }
+
+    fn replace_response_settings<'a>(&'a self, _: &'a Scope, _: &'a str, _: Bytes) -> Stored<'a, bool> {
+        not_simulated()
     }
 }
 
