@@ -38,7 +38,12 @@ pub(crate) fn write_content(
     Ok(())
 }
 
-fn write_part(writer: &mut Writer, part: Raw<'_>, source: ContentSource, losses: &mut Losses) -> Result<(), ShapeError> {
+fn write_part(
+    writer: &mut Writer,
+    part: Raw<'_>,
+    source: ContentSource,
+    losses: &mut Losses,
+) -> Result<(), ShapeError> {
     expect_object(part)?;
     let kind = required_text(part, "type")?.decode();
     if present(part, "cache_control").is_some() {
@@ -63,7 +68,10 @@ fn write_part(writer: &mut Writer, part: Raw<'_>, source: ContentSource, losses:
             });
         }
         (_, ContentSource::Model) => {
-            return Err(ShapeError::value("type", format!("must be one of `text`, `refusal`, but is `{}`", shown(&kind))));
+            return Err(ShapeError::value(
+                "type",
+                format!("must be one of `text`, `refusal`, but is `{}`", shown(&kind)),
+            ));
         }
         ("image_url", _) => write_image(writer, part)?,
         ("file", _) => write_file(writer, part)?,

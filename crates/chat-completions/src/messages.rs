@@ -137,7 +137,8 @@ impl MessageReader<'_> {
         if let Some(reasoning) = reasoning.filter(|reasoning| !reasoning.is_empty()) {
             self.reasoning(index, reasoning);
         }
-        let content = present(message, "content").filter(|content| content.as_str().is_none_or(|text| !text.is_empty()));
+        let content =
+            present(message, "content").filter(|content| content.as_str().is_none_or(|text| !text.is_empty()));
         if let Some(content) = content {
             self.write_message(index, "assistant", content, ContentSource::Model)?;
         }

@@ -190,9 +190,9 @@ impl<'a> Fields<'a> {
                 return Err(ShapeError::value("functions", "cannot be used together with `tools`"));
             }
             parameters.tools = Some(tools::functions(functions).map_err(|error| error.under("functions"))?);
-            let choice = self.function_call.map(|choice| {
-                tools::function_call(choice).map_err(|error| error.under("function_call"))
-            });
+            let choice = self
+                .function_call
+                .map(|choice| tools::function_call(choice).map_err(|error| error.under("function_call")));
             parameters.tool_choice = choice.transpose()?;
             // An answer in this form has room for one call.
             parameters.parallel_tool_calls = Some(false);
@@ -200,7 +200,8 @@ impl<'a> Fields<'a> {
         }
         let read = self.tools.map(|sent| tools::tools(sent).map_err(|error| error.under("tools")));
         parameters.tools = read.transpose()?;
-        let choice = self.tool_choice.map(|choice| tools::tool_choice(choice).map_err(|error| error.under("tool_choice")));
+        let choice =
+            self.tool_choice.map(|choice| tools::tool_choice(choice).map_err(|error| error.under("tool_choice")));
         parameters.tool_choice = choice.transpose()?;
         Ok(CallStyle::Tools)
     }

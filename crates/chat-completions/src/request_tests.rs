@@ -128,7 +128,8 @@ fn tools_and_their_choice_lose_one_level() {
 
 #[test]
 fn parameters_have_the_names_of_the_responses_api() {
-    let schema = json!({"type": "json_schema", "json_schema": {"name": "s", "schema": {"type": "object"}, "strict": true}});
+    let schema =
+        json!({"type": "json_schema", "json_schema": {"name": "s", "schema": {"type": "object"}, "strict": true}});
     let body = json!({
         "model": "m", "messages": [{"role": "user", "content": "Hi"}],
         "max_tokens": 5, "max_completion_tokens": 7, "temperature": 0.5, "top_p": 0.5, "presence_penalty": 1,
@@ -251,7 +252,8 @@ fn any_json() -> impl Strategy<Value = Value> {
         any::<i32>().prop_map(Value::from),
         prop::sample::select(words.to_vec()).prop_map(Value::from),
     ];
-    let names = ["role", "content", "type", "text", "tool_calls", "function", "name", "id", "image_url", "url", "tool_call_id"];
+    let names =
+        ["role", "content", "type", "text", "tool_calls", "function", "name", "id", "image_url", "url", "tool_call_id"];
     leaf.prop_recursive(5, 40, 6, move |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),

@@ -149,7 +149,9 @@ impl StoredMessages {
             writer.key("name").null();
             match content.shape() {
                 Shape::Array if content.elements().any(|part| kind_of(part) != "input_text") => {
-                    writer.key("content_parts").array(|writer| content.elements().for_each(|part| write_part(writer, part)));
+                    writer
+                        .key("content_parts")
+                        .array(|writer| content.elements().for_each(|part| write_part(writer, part)));
                 }
                 _ => writer.key("content_parts").null(),
             }

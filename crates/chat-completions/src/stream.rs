@@ -263,7 +263,8 @@ impl ChunkStream {
 
     fn place_of(&self, event: &Event<'_>) -> Option<usize> {
         let id = event.item_id.map(JsonStr::decode).or_else(|| event.item.and_then(|item| item.get_str("id")));
-        let by_id = id.filter(|id| !id.is_empty()).and_then(|id| self.calls.iter().rposition(|call| call.item_id == *id));
+        let by_id =
+            id.filter(|id| !id.is_empty()).and_then(|id| self.calls.iter().rposition(|call| call.item_id == *id));
         let by_place = || {
             let wanted = event.output_index?;
             self.calls.iter().rposition(|call| call.output_index == Some(wanted))
@@ -299,7 +300,8 @@ impl ChunkStream {
             if self.place_of(event).is_none() {
                 self.begin_call(event, item, call, frames);
             }
-            let sent = self.place_of(event).and_then(|place| self.calls.get(place)).is_some_and(|call| call.has_arguments);
+            let sent =
+                self.place_of(event).and_then(|place| self.calls.get(place)).is_some_and(|call| call.has_arguments);
             if !sent && !call.payload.is_empty() {
                 self.arguments(event, call.payload, frames);
             }

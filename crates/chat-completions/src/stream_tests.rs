@@ -34,7 +34,8 @@ fn chunks(frames: Vec<u8>, options: AnswerOptions) -> Vec<Value> {
     let mut written = Vec::new();
     EventBatch::from_frames(frames).events().for_each(|event| stream.on(&event, &mut written));
     let text = String::from_utf8(written).unwrap();
-    let mut data: Vec<&str> = text.split_terminator("\n\n").map(|frame| frame.strip_prefix("data: ").unwrap()).collect();
+    let mut data: Vec<&str> =
+        text.split_terminator("\n\n").map(|frame| frame.strip_prefix("data: ").unwrap()).collect();
     assert_eq!(data.pop(), Some("[DONE]"), "{text}");
     data.iter().map(|data| serde_json::from_str(data).unwrap()).collect()
 }
@@ -99,7 +100,8 @@ fn a_text_is_streamed_with_role_finish_reason_and_usage() {
     let usage = Usage { input_tokens: 3, output_tokens: 2, reasoning_tokens: 1, ..Usage::default() };
     let events = [text("Hel"), text("lo"), ModelEvent::Usage(usage), ModelEvent::Finish(Finish::Stop)];
     let chunks = chunks(turn(&events).0, WITH_USAGE);
-    let deltas: Vec<&Value> = chunks.iter().filter_map(|chunk| chunk["choices"].get(0)).map(|one| &one["delta"]).collect();
+    let deltas: Vec<&Value> =
+        chunks.iter().filter_map(|chunk| chunk["choices"].get(0)).map(|one| &one["delta"]).collect();
     let first = json!({"role": "assistant", "content": "", "refusal": null});
     assert_eq!(deltas, [&first, &json!({"content": "Hel"}), &json!({"content": "lo"}), &json!({})]);
     let finish = &chunks[chunks.len() - 2];

@@ -43,7 +43,8 @@ fn write_tool(writer: &mut Writer, tool: Raw<'_>) -> Result<(), ShapeError> {
         }
         name if name.starts_with("web_search") || RUN_ELSEWHERE.contains(&name) => writer.raw(tool),
         other => {
-            let message = format!("must be `function` or `custom`, or a tool that the server runs, but is `{}`", shown(other));
+            let message =
+                format!("must be `function` or `custom`, or a tool that the server runs, but is `{}`", shown(other));
             return Err(ShapeError::value("type", message));
         }
     }

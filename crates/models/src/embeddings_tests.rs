@@ -74,11 +74,13 @@ async fn texts_are_placed_in_their_order_whatever_order_the_upstream_has() {
 async fn a_callers_request_keeps_its_tokens_and_dimensions_and_learns_what_they_cost() {
     let upstream = Scripted::start();
     upstream.enqueue_for("/embeddings", answer(&[(0, json!([1.0])), (1, json!([2.0]))]));
-    let inputs = vec![Json::string("one"), Json::array(|writer| [7, 8].into_iter().for_each(|token| writer.number(token)))];
+    let inputs =
+        vec![Json::string("one"), Json::array(|writer| [7, 8].into_iter().for_each(|token| writer.number(token)))];
     let request = EmbeddingRequest { inputs, dimensions: Some(1), user: Some("u".to_owned()) };
     let result = responses(&upstream).embed("m", &request).await.unwrap();
     assert_eq!(result, EmbeddingResult { vectors: vec![vec![1.0], vec![2.0]], tokens: Some(1) });
-    let sent = json!({"model": "m", "input": ["one", [7, 8]], "encoding_format": "float", "dimensions": 1, "user": "u"});
+    let sent =
+        json!({"model": "m", "input": ["one", [7, 8]], "encoding_format": "float", "dimensions": 1, "user": "u"});
     assert_eq!(upstream.request(0).json(), sent);
 }
 

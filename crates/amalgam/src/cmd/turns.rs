@@ -70,7 +70,7 @@ struct FilterArgs {
     /// Owner
     #[arg(long)]
     user: Option<String>,
-    /// API: `responses`, `assistant` or `execute`
+    /// API: `responses`, `chat_completions`, `embeddings`, `assistant` or `execute`
     #[arg(long)]
     door: Option<String>,
     /// Id of the session

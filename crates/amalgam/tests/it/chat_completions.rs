@@ -130,7 +130,8 @@ async fn streamed_and_whole_answers_are_the_same() {
         for script in &scripts {
             let mut answers = Vec::new();
             for delivery in DELIVERIES {
-                let tools = json!([{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]);
+                let tools =
+                    json!([{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]);
                 let mut request = asking(wire, delivery, "tools", tools);
                 if wire != Wire::Chat {
                     request["reasoning"] = json!({"summary": "auto"});
@@ -157,7 +158,10 @@ async fn reasoning_and_refusals_have_their_own_fields() {
         let script = Script::new([Said::refusal(&["I can", "not."])]);
         for wire in [Wire::Chat, Wire::Responses] {
             let (choice, _) = choice(&ask(&world, wire, delivery, &script, &question(wire, delivery)).await, delivery);
-            assert_eq!((&choice["message"]["refusal"], &choice["message"]["content"]), (&json!("I cannot."), &Value::Null));
+            assert_eq!(
+                (&choice["message"]["refusal"], &choice["message"]["content"]),
+                (&json!("I cannot."), &Value::Null)
+            );
         }
     }
 }

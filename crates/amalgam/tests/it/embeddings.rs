@@ -38,7 +38,8 @@ async fn texts_and_tokens_are_embedded_as_numbers_or_base64() {
     for wire in [Wire::Chat, Wire::Responses] {
         embeds(&world, wire);
         let answer = embed(&client, wire, json!({"input": ["four", "x"], "dimensions": 2, "user": "u"})).await;
-        let entry = |index: u64, embedding: Value| json!({"object": "embedding", "index": index, "embedding": embedding});
+        let entry =
+            |index: u64, embedding: Value| json!({"object": "embedding", "index": index, "embedding": embedding});
         let expected = json!({
             "object": "list", "data": [entry(0, json!([1, 1])), entry(1, json!([1, 0.25]))], "model": wire.model(),
             "usage": {"prompt_tokens": 2, "total_tokens": 2},
@@ -64,14 +65,18 @@ async fn what_cannot_be_embedded_is_refused() {
     assert_refused(&anthropic, 400, Some("model"), "model_not_supported");
     let unknown = client.post_json(PATH, &json!({"model": "nowhere/m", "input": "x"})).await;
     assert_refused(&unknown, 404, Some("model"), "model_not_found");
-    for (fields, param) in [(json!({}), "input"), (json!({"input": []}), "input"), (json!({"input": "x", "dimensions": 0}), "dimensions")] {
+    for (fields, param) in
+        [(json!({}), "input"), (json!({"input": []}), "input"), (json!({"input": "x", "dimensions": 0}), "dimensions")]
+    {
         let answer = embed(&client, Wire::Chat, fields).await;
         assert_eq!((answer.status.as_u16(), error_of(&answer)["param"].as_str()), (400, Some(param)));
     }
     for wire in WIRES {
         assert_eq!(world.upstream(wire).requests().len(), 0, "{wire:?} was asked");
     }
-    world.upstream(Wire::Chat).enqueue_for(PATH, Reply::status(400).with_json(json!({"error": {"message": "too long"}})));
+    world
+        .upstream(Wire::Chat)
+        .enqueue_for(PATH, Reply::status(400).with_json(json!({"error": {"message": "too long"}})));
     assert_eq!(embed(&client, Wire::Chat, json!({"input": "x"})).await.status, 400);
 }
 

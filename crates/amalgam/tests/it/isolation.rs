@@ -229,6 +229,9 @@ impl Question {
 fn path_to(route: &str, owned: &Owned) -> Option<String> {
     let path = match route {
         path if path.starts_with("/v1/responses/{id}") => path.replace("{id}", &owned.response),
+        path if path.starts_with("/v1/chat/completions/{id}") => {
+            path.replace("{id}", &owned.response.replace("resp_", "chatcmpl-"))
+        }
         path if path.starts_with("/v1/conversations/{id}") => {
             path.replace("{id}", &owned.conversation).replace("{item_id}", &owned.conversation_item)
         }
@@ -270,7 +273,9 @@ fn body_for(method: &Method, route: &str) -> Option<Option<Value>> {
         (&Method::GET | &Method::DELETE, _) | (&Method::POST, "/v1/responses/{id}/cancel") => Some(None),
         (&Method::POST, "/v1/webhook_endpoints/{id}") => Some(Some(json!({"event_types": ["response.completed"]}))),
         (&Method::POST, path) if path.starts_with("/v1/webhook_endpoints/{id}/") => Some(None),
-        (&Method::POST, "/v1/conversations/{id}") => Some(Some(json!({"metadata": {"stolen": "yes"}}))),
+        (&Method::POST, "/v1/conversations/{id}" | "/v1/chat/completions/{id}") => {
+            Some(Some(json!({"metadata": {"stolen": "yes"}})))
+        }
         (&Method::POST, "/v1/conversations/{id}/items") => {
             Some(Some(json!({"items": [{"role": "user", "content": "stolen"}]})))
         }

@@ -8,7 +8,9 @@ use serde_json::json;
 use super::{PATH, ask, question};
 use crate::{
     limits::{answers, key, set},
-    support::{DELIVERIES, Delivery, FINAL, SOON, Script, WIRES, Wire, World, assert_calm, error_of, eventually, setup, stores},
+    support::{
+        DELIVERIES, Delivery, FINAL, SOON, Script, WIRES, Wire, World, assert_calm, error_of, eventually, setup, stores,
+    },
 };
 
 #[tokio::test]
@@ -34,7 +36,7 @@ async fn limits_apply_as_on_every_wire() {
         let world = World::with(store.setup(setup()), &[]).await;
         answers(&world);
         let (id, caller) = key(&world, &store, &["use"]);
-        set(&world.amalgam.client(), &format!("keys/{id}"), &json!({"requests_per_minute": 0})).await;
+        set(&world.amalgam.client(), &format!("keys/{id}"), &json!({"requests_per_minute": 1})).await;
         let refused = eventually("the limit in force", FINAL, async || {
             let answer = caller.post_json(PATH, &question(Wire::Chat, Delivery::Whole)).await;
             (answer.status != 200).then_some(answer)
@@ -75,7 +77,9 @@ async fn a_failure_before_the_answer_has_its_status_and_a_later_one_is_in_the_st
     let client = world.amalgam.client();
     for wire in WIRES {
         for delivery in DELIVERIES {
-            world.upstream(wire).enqueue(Reply::status(400).with_json(json!({"error": {"message": "no", "type": "x"}})));
+            world
+                .upstream(wire)
+                .enqueue(Reply::status(400).with_json(json!({"error": {"message": "no", "type": "x"}})));
             let answer = client.post_json(PATH, &question(wire, delivery)).await;
             assert_eq!(answer.status, 400, "{wire:?}: {}", answer.text());
             error_of(&answer);

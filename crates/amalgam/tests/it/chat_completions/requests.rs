@@ -12,7 +12,8 @@ fn hello() -> Script {
 #[tokio::test]
 async fn a_conversation_reaches_a_chat_upstream_as_it_was_sent() {
     let world = World::start().await;
-    let picture = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo=", "detail": "low"}});
+    let picture =
+        json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo=", "detail": "low"}});
     let audio = json!({"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}});
     let call = |id: &str| json!({"id": id, "type": "function", "function": {"name": "look", "arguments": "{\"a\":1}"}});
     let messages = json!([
@@ -24,8 +25,14 @@ async fn a_conversation_reaches_a_chat_upstream_as_it_was_sent() {
         {"role": "assistant", "content": "Seen."},
         {"role": "user", "content": "Thanks"},
     ]);
-    ask(&world, Wire::Chat, Delivery::Whole, &hello(), &asking(Wire::Chat, Delivery::Whole, "messages", messages.clone()))
-        .await;
+    ask(
+        &world,
+        Wire::Chat,
+        Delivery::Whole,
+        &hello(),
+        &asking(Wire::Chat, Delivery::Whole, "messages", messages.clone()),
+    )
+    .await;
     assert_eq!(world.sent(Wire::Chat)["messages"], messages);
 }
 
@@ -114,8 +121,18 @@ async fn what_is_wrong_is_named_in_terms_of_this_api_and_reaches_no_upstream() {
         ("messages", user(json!([{"type": "text"}])), "messages[1].content[0].text", "missing_required_parameter"),
         ("n", json!(2), "n", "invalid_value"),
         ("max_tokens", json!(0), "max_tokens", "invalid_value"),
-        ("tools", json!([{"type": "function", "function": {}}]), "tools[0].function.name", "missing_required_parameter"),
-        ("response_format", json!({"type": "json_schema", "json_schema": {"name": "s"}}), "response_format.json_schema.schema", "missing_required_parameter"),
+        (
+            "tools",
+            json!([{"type": "function", "function": {}}]),
+            "tools[0].function.name",
+            "missing_required_parameter",
+        ),
+        (
+            "response_format",
+            json!({"type": "json_schema", "json_schema": {"name": "s"}}),
+            "response_format.json_schema.schema",
+            "missing_required_parameter",
+        ),
         ("metadata", json!({"a": 1}), "metadata.a", "invalid_type"),
     ];
     for (field, value, param, code) in cases {

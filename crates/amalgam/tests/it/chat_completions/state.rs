@@ -51,7 +51,9 @@ async fn a_stored_completion_is_read_changed_and_deleted() {
         assert_eq!(texts(&world.sent(Wire::Chat)["messages"]), ["Say hello.", "Hello.", "More."]);
         let deleted = request(&client, Method::DELETE, &path, &Value::Null).await.json();
         assert_eq!(deleted, json!({"id": id, "object": "chat.completion.deleted", "deleted": true}));
-        for (method, path) in [(Method::GET, path.clone()), (Method::DELETE, path.clone()), (Method::GET, format!("{path}/messages"))] {
+        for (method, path) in
+            [(Method::GET, path.clone()), (Method::DELETE, path.clone()), (Method::GET, format!("{path}/messages"))]
+        {
             let answer = request(&client, method.clone(), &path, &Value::Null).await;
             assert_eq!(answer.status, 404, "{method} {path}: {}", answer.text());
         }
@@ -80,7 +82,10 @@ async fn stored_completions_are_listed_in_pages_and_filtered() {
         let client = world.amalgam.client();
         let mut ids = Vec::new();
         for number in 0..5 {
-            ids.push(stored(&world, "Hi.", json!({"number": number.to_string(), "odd": (number % 2 == 1).to_string()})).await);
+            ids.push(
+                stored(&world, "Hi.", json!({"number": number.to_string(), "odd": (number % 2 == 1).to_string()}))
+                    .await,
+            );
         }
         // Responses of another API are not listed.
         world.upstream(Wire::Chat).enqueue(Script::text(&["Hi."]).reply(Wire::Chat, Delivery::Whole));
@@ -142,13 +147,23 @@ async fn the_messages_of_a_stored_completion_are_listed_in_pages() {
     let list = client.get(&path).await.json();
     let message = |index: usize, fields: Value| {
         let mut message = json!({"id": format!("{id}-{index}"), "name": null, "content_parts": null});
-        fields.as_object().expect("fields are an object").iter().for_each(|(name, value)| message[name] = value.clone());
+        fields
+            .as_object()
+            .expect("fields are an object")
+            .iter()
+            .for_each(|(name, value)| message[name] = value.clone());
         message
     };
     let expected = [
         message(0, json!({"role": "system", "content": "Be brief."})),
-        message(1, json!({"role": "user", "content": "Look.", "content_parts": [{"type": "text", "text": "Look."}, image]})),
-        message(2, json!({"role": "assistant", "content": "I look.", "refusal": null, "annotations": [], "tool_calls": [call]})),
+        message(
+            1,
+            json!({"role": "user", "content": "Look.", "content_parts": [{"type": "text", "text": "Look."}, image]}),
+        ),
+        message(
+            2,
+            json!({"role": "assistant", "content": "I look.", "refusal": null, "annotations": [], "tool_calls": [call]}),
+        ),
         message(3, json!({"role": "tool", "content": "seen", "tool_call_id": "call_1"})),
     ];
     assert_eq!(list["data"], json!(expected));
@@ -173,7 +188,8 @@ async fn a_conversation_of_the_server_goes_on_and_takes_the_new_messages() {
         let inside = client.clone().with_header("amalgam-conversation", conversation);
         for delivery in DELIVERIES {
             world.upstream(Wire::Chat).enqueue(Script::text(&["Ada."]).reply(Wire::Chat, delivery));
-            let messages = json!([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Who am I?"}]);
+            let messages =
+                json!([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Who am I?"}]);
             let answer = inside.post_json(PATH, &asking(Wire::Chat, delivery, "messages", messages)).await;
             assert_eq!(choice(&answer, delivery).0["message"]["content"], "Ada.", "{}", answer.text());
         }
@@ -182,8 +198,12 @@ async fn a_conversation_of_the_server_goes_on_and_takes_the_new_messages() {
         assert_eq!(
             world.sent(Wire::Chat)["messages"],
             json!([
-                said("system", "Be brief."), said("user", "I am Ada."), said("assistant", "Hello, Ada."),
-                question, answer, question,
+                said("system", "Be brief."),
+                said("user", "I am Ada."),
+                said("assistant", "Hello, Ada."),
+                question,
+                answer,
+                question,
             ]),
             "{}: the instructions of a turn are not part of the conversation",
             store.name
@@ -193,7 +213,7 @@ async fn a_conversation_of_the_server_goes_on_and_takes_the_new_messages() {
         let missing = client.clone().with_header("amalgam-conversation", "conv_AM-aaaaaaaaaaaaaaaaaaaaaaaa");
         let answer = missing.post_json(PATH, &question_of()).await;
         assert_refused(&answer, 404, Some("amalgam-conversation"), "conversation_not_found");
-        let invalid = client.clone().with_header("amalgam-conversation", "\"");
+        let invalid = client.clone().with_header("amalgam-conversation", &"x".repeat(600));
         assert_eq!(invalid.post_json(PATH, &question_of()).await.status, 400);
     }
 }

@@ -17,7 +17,8 @@ async fn a_call_of_the_clients_tool_ends_the_turn_and_its_result_is_paired_by_id
             let script = Script::new([Said::call("call_abc", "look", &["{\"a\"", ":1}"])]);
             let request = asking(wire, delivery, "tools", look());
             let (first, _) = choice(&ask(&world, wire, delivery, &script, &request).await, delivery);
-            let call = json!({"id": "call_abc", "type": "function", "function": {"name": "look", "arguments": "{\"a\":1}"}});
+            let call =
+                json!({"id": "call_abc", "type": "function", "function": {"name": "look", "arguments": "{\"a\":1}"}});
             assert_eq!(first["finish_reason"], "tool_calls", "{wire:?} {delivery:?}");
             assert_eq!(first["message"]["tool_calls"], json!([call]), "{wire:?} {delivery:?}: the model's own id");
             let messages = json!([

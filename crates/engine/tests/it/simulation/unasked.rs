@@ -4,9 +4,9 @@ use amalgam_core::{
     Admin, AuditDraft, AuditHead, AuditRow, Operator, Scope, TenantState,
     store::{
         AppendOutcome, Approval, AuditFilter, AuditStore, BankOf, BankStore, BankTool, Conversation, ConversationItem,
-        ConversationStore, Decision, DecisionOutcome, KeyRecord, Listing, NewItem, NewKey, Page, ResponseSettingsStore, Stored, TenancyStore,
-        TenantChange, TenantRecord, ToolStatistics, TurnCursor, TurnFilter, TurnPage, TurnsOf, UsageQuery, UsageStore,
-        UsageSums,
+        ConversationStore, Decision, DecisionOutcome, KeyRecord, Listing, NewItem, NewKey, Page, ResponseSettingsStore,
+        Stored, TenancyStore, TenantChange, TenantRecord, ToolStatistics, TurnCursor, TurnFilter, TurnPage, TurnsOf,
+        UsageQuery, UsageStore, UsageSums,
     },
 };
 use amalgam_protocol::Json;

@@ -37,11 +37,8 @@ pub(super) async fn create(
     let conversation = conversation(&head.headers)?;
     let request = ChatRequest::parse(&body, app.limits.json_depth, conversation).map_err(Fault::from)?;
     let ChatRequest { parameters, losses, options, names } = request;
-    let turn = |identity| TurnRequest {
-        strict,
-        losses,
-        ..TurnRequest::new(Wire::ChatCompletions, identity, parameters)
-    };
+    let turn =
+        |identity| TurnRequest { strict, losses, ..TurnRequest::new(Wire::ChatCompletions, identity, parameters) };
     let replied = match idempotency_key(&head.headers)? {
         None => turns::respond(&app.app, &scope, turn(app.engine.identity())).await,
         // Boxed: few requests have a key, and the others need no space for it.

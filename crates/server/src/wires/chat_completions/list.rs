@@ -14,8 +14,7 @@ pub(super) async fn list(Call { app, scope, query, .. }: Call) -> Result<Respons
     if page.order == Order::Ascending {
         return Err(Fault::invalid("order", "Completions are listed newest first: only `desc` is supported.").into());
     }
-    let filter =
-        CompletionFilter { model: query.get("model").map(str::to_owned), metadata: query.pairs("metadata") };
+    let filter = CompletionFilter { model: query.get("model").map(str::to_owned), metadata: query.pairs("metadata") };
     let found = stored_completions(&app.app, &scope, &page, filter).await?;
     let mut writer = Writer::with_capacity(512 * (found.completions.len() + 1));
     writer.object(|writer| {

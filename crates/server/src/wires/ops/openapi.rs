@@ -23,12 +23,14 @@ macro_rules! data {
 
 const BASE: [(&str, &str); 1] = data!["document.json"];
 
-const PATHS: [(&str, &str); 17] = data![
+const PATHS: [(&str, &str); 19] = data![
     "paths/agents.json",
     "paths/assistant.json",
     "paths/audit.json",
+    "paths/chat_completions.json",
     "paths/console.json",
     "paths/conversations.json",
+    "paths/embeddings.json",
     "paths/execute.json",
     "paths/files.json",
     "paths/knowledge.json",
@@ -43,9 +45,11 @@ const PATHS: [(&str, &str); 17] = data![
     "paths/webhooks.json",
 ];
 
-const SCHEMAS: [(&str, &str); 13] = data![
+const SCHEMAS: [(&str, &str); 15] = data![
     "schemas/assistant.json",
+    "schemas/chat_completions.json",
     "schemas/content.json",
+    "schemas/embeddings.json",
     "schemas/errors.json",
     "schemas/events.json",
     "schemas/execute.json",
