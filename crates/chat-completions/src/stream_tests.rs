@@ -1,5 +1,5 @@
 use amalgam_core::{CallHead, CallKind, Delivery, Finish, Ids, ModelEvent};
-use amalgam_emitter::{Emitter, Start};
+use amalgam_emitter::{Emitter, ResponseStart};
 use amalgam_protocol::{CreateResponse, Effective, EventBatch, Literal, ResponseSettings};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ const FUNCTION: AnswerOptions = AnswerOptions { include_usage: false, calls: Cal
 fn turn(events: &[ModelEvent]) -> (Vec<u8>, Vec<u8>) {
     let request = CreateResponse::default();
     let settings = ResponseSettings::new(&request, Effective { model: "m", stored: false, background: false });
-    let mut emitter = Emitter::new(Start {
+    let mut emitter = Emitter::new(ResponseStart {
         response_id: "resp_AM-1700000000000-abcdefghijklmnopqrstuvwx".into(),
         created_at: 1_700_000_000,
         settings,

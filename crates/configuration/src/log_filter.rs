@@ -7,6 +7,7 @@ const CRATES: &[&str] = &[
     "administration",
     "app",
     "assistant",
+    "chat_completions",
     "configuration",
     "core",
     "engine",

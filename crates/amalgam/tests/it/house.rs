@@ -85,17 +85,8 @@ const MAY_KNOW: [(&str, &[&str]); 26] = [
 ];
 
 /// The crates of rules: plain data and functions.
-const PURE: [&str; 9] = [
-    "protocol",
-    "summary",
-    "core",
-    "emitter",
-    "knowledge",
-    "assistant",
-    "execute",
-    "chat-completions",
-    "tokens",
-];
+const PURE: [&str; 9] =
+    ["protocol", "summary", "core", "emitter", "knowledge", "assistant", "execute", "chat-completions", "tokens"];
 
 /// Tests that need a crate beside theirs: turns are stored in a real store, every store passes the same contract tests,
 /// and decoded model events are checked as the events that they become.
