@@ -376,8 +376,10 @@ fn told(answer: &HttpAnswer, owned: &Owned) -> String {
 }
 
 fn without_ids(text: String, owned: &Owned) -> String {
+    let completion = owned.response.replace("resp_", "chatcmpl-");
     let ids = [
         &owned.response,
+        &completion,
         &owned.item,
         &owned.conversation,
         &owned.conversation_item,
@@ -422,6 +424,7 @@ async fn seen(client: &Client, owned: &Owned) -> Vec<String> {
         format!("/admin/tools/{}", owned.tool),
         format!("/admin/tools/{}/statistics", owned.tool),
         "/admin/approvals".to_owned(),
+        format!("/v1/chat/completions/{}", owned.response.replace("resp_", "chatcmpl-")),
         format!("/admin/approvals/{}", owned.approval),
         "/admin/configs/1".to_owned(),
         "/admin/modes".to_owned(),
