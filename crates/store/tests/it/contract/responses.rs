@@ -433,16 +433,20 @@ pub(crate) async fn calls_and_words_of_a_turn_that_was_cancelled_from_outside_ar
 
 pub(crate) async fn settings_of_responses_are_read_alone_and_replaced_once_they_have_ended(store: Engine) {
     let (ended, running) = (Turn::new("hi"), Turn::new("ho"));
-    keep(&store, &anna(), TurnWrite { end: Some(Box::new(ended.ending())), ..ended.beginning(ended.begin()) }).await;
+    keep(&store, &anna(), ended.whole(None)).await;
     keep(&store, &anna(), running.beginning(running.begin())).await;
     let ids = vec![ended.id.clone(), "resp_1".to_owned(), Turn::new("missing").id, running.id.clone()];
     let read = store.response_settings(&anna(), ids.clone()).await.unwrap();
     assert_eq!(read, [Some(ended.begin().settings), None, None, Some(running.begin().settings)]);
     let nothing: [Option<Bytes>; 4] = [None, None, None, None];
-    assert_eq!(store.response_settings(&ben(), ids.clone()).await.unwrap(), nothing);
+    for stranger in strangers() {
+        assert_eq!(store.response_settings(&stranger, ids.clone()).await.unwrap(), nothing);
+    }
 
     let changed = Bytes::from_static("\"model\":\"é\",\"metadata\":{}".as_bytes());
-    assert!(!store.replace_response_settings(&ben(), &ended.id, changed.clone()).await.unwrap());
+    for stranger in strangers() {
+        assert!(!store.replace_response_settings(&stranger, &ended.id, changed.clone()).await.unwrap());
+    }
     assert!(!store.replace_response_settings(&anna(), &running.id, changed.clone()).await.unwrap());
     assert!(!store.replace_response_settings(&anna(), "resp_1", changed.clone()).await.unwrap());
     assert!(store.replace_response_settings(&anna(), &ended.id, changed.clone()).await.unwrap());
