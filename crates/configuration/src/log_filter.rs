@@ -13,6 +13,7 @@ const CRATES: &[&str] = &[
     "execute",
     "knowledge",
     "listener",
+    "messages",
     "models",
     "protocol",
     "request",

@@ -7,6 +7,8 @@ use crate::turn_summary::Wire;
 pub enum Door {
     /// `/v1/responses`
     Responses,
+    /// `/v1/messages`
+    Messages,
     /// `/v1/conversations`
     Conversations,
     /// `/v1/files`
@@ -27,8 +29,9 @@ pub enum Door {
 
 impl Door {
     /// All doors, in the order of their numbers.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Responses,
+        Self::Messages,
         Self::Conversations,
         Self::Files,
         Self::Models,
@@ -40,8 +43,18 @@ impl Door {
     ];
 
     /// The names of all doors.
-    pub const NAMES: [&'static str; 9] =
-        ["responses", "conversations", "files", "models", "assistant", "execute", "admin", "operations", "other"];
+    pub const NAMES: [&'static str; 10] = [
+        "responses",
+        "messages",
+        "conversations",
+        "files",
+        "models",
+        "assistant",
+        "execute",
+        "admin",
+        "operations",
+        "other",
+    ];
 
     /// The name in metrics, logs and the configuration.
     pub const fn name(self) -> &'static str {
@@ -60,6 +73,7 @@ impl From<Wire> for Door {
             Wire::Responses => Self::Responses,
             Wire::Assistant => Self::Assistant,
             Wire::Execute => Self::Execute,
+            Wire::Messages => Self::Messages,
         }
     }
 }

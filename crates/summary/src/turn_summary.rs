@@ -19,11 +19,13 @@ pub enum Wire {
     Assistant,
     /// `/api/agent`
     Execute,
+    /// `/v1/messages`
+    Messages,
 }
 
 impl Wire {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Responses, Self::Assistant, Self::Execute];
+    pub const ALL: [Self; 4] = [Self::Responses, Self::Assistant, Self::Execute, Self::Messages];
 
     /// The name in the store, in lists and in metrics.
     pub const fn name(self) -> &'static str {
@@ -31,6 +33,7 @@ impl Wire {
             Self::Responses => "responses",
             Self::Assistant => "assistant",
             Self::Execute => "execute",
+            Self::Messages => "messages",
         }
     }
 

@@ -23,8 +23,25 @@ pub(super) enum Block {
     Redacted {
         data: Vec<u8>,
     },
-    /// A block of a tool that the upstream runs, or of an unknown kind.
+    /// A block that a client of this API gets as it came: of a tool that the upstream runs, or of an unknown kind.
+    Kept {
+        block: Json,
+        /// Pieces of its input.
+        input: String,
+    },
+    /// The same for a client of another API.
     Ignored,
+}
+
+/// A kept block with the input that followed it.
+pub(super) fn with_input(block: &Json, input: &str) -> Json {
+    let Ok(input) = Raw::parse(input.as_bytes()) else { return block.clone() };
+    Json::object(|writer| {
+        for (key, value) in block.raw().fields() {
+            let value = if key.is("input") { input } else { value };
+            writer.key_text(&key.decode()).raw(value);
+        }
+    })
 }
 
 /// The input of a tool: one value at the start, or pieces.

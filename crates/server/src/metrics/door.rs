@@ -10,6 +10,7 @@ pub(crate) fn of_path(path: &str) -> Door {
     match first {
         "v1" => match second() {
             "responses" => Door::Responses,
+            "messages" => Door::Messages,
             "conversations" => Door::Conversations,
             "files" => Door::Files,
             "models" => Door::Models,

@@ -23,7 +23,7 @@ macro_rules! data {
 
 const BASE: [(&str, &str); 1] = data!["document.json"];
 
-const PATHS: [(&str, &str); 17] = data![
+const PATHS: [(&str, &str); 18] = data![
     "paths/agents.json",
     "paths/assistant.json",
     "paths/audit.json",
@@ -33,6 +33,7 @@ const PATHS: [(&str, &str); 17] = data![
     "paths/files.json",
     "paths/knowledge.json",
     "paths/limits.json",
+    "paths/messages.json",
     "paths/models.json",
     "paths/modes.json",
     "paths/operations.json",
@@ -43,7 +44,7 @@ const PATHS: [(&str, &str); 17] = data![
     "paths/webhooks.json",
 ];
 
-const SCHEMAS: [(&str, &str); 13] = data![
+const SCHEMAS: [(&str, &str); 14] = data![
     "schemas/assistant.json",
     "schemas/content.json",
     "schemas/errors.json",
@@ -51,6 +52,7 @@ const SCHEMAS: [(&str, &str); 13] = data![
     "schemas/execute.json",
     "schemas/files.json",
     "schemas/items.json",
+    "schemas/messages.json",
     "schemas/models.json",
     "schemas/request.json",
     "schemas/response.json",
