@@ -92,7 +92,8 @@ impl Engine {
             Ok(accepted) => {
                 let sent = accepted.as_ref().and_then(|accepted| accepted.sent_request.as_deref());
                 let prompt_tokens = match sent.filter(|_| start.counts_prompt) {
-                    Some(sent) => Some(sent.prompt_tokens().await?),
+                    // Without a count the stream begins without it.
+                    Some(sent) => sent.prompt_tokens().await.ok(),
                     None => None,
                 };
                 self.run(start, starting, accepted, prompt_tokens)
