@@ -11,7 +11,9 @@ from harness import ROOT, quiet_environment
 from scripted.agent import DONE_TEXT, LOOK_TEXT, MARKER, NEW_LINE, OLD_LINE, TASK_FILE
 from scripted.model import THOUGHT
 
-CLAUDE = ROOT / "tests/clients/node_modules/@anthropic-ai/claude-code-linux-x64/claude"
+PACKAGES = ROOT / "tests/clients/node_modules/@anthropic-ai"
+# npm installs the package of this machine's processor only; without glibc its name has one word more.
+CLAUDE = next(PACKAGES.glob("claude-code-linux-*/claude"))
 
 
 def run_claude(target, model: str, prompt: str, folder, upstreams, **settings) -> subprocess.CompletedProcess:
