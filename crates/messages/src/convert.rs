@@ -1,7 +1,7 @@
 //! Messages as input items.
 
 use amalgam_core::Seal;
-use amalgam_protocol::{Json, Raw, Shape, ShapeError, Writer};
+use amalgam_protocol::{ANTHROPIC, Json, Raw, Shape, ShapeError, Writer};
 
 use crate::{
     blocks::{self, PartSide},
@@ -86,7 +86,10 @@ impl ItemList<'_> {
     fn blocks(&mut self, role: &'static str, message: Raw<'_>, content: Raw<'_>) -> Result<(), ShapeError> {
         let side = if role == "assistant" { PartSide::Output } else { PartSide::Input };
         let mut parts = Writer::default();
+        let count = content.elements().count();
         for (index, block) in content.elements().enumerate() {
+            // The last item has the further fields of the message.
+            let rest = if index + 1 == count { message } else { Raw::NULL };
             let kind = blocks::kind(block).map_err(|error| error.at(index))?;
             let mut item = Writer::default();
             let is_item = match (&*kind, role) {
@@ -102,7 +105,9 @@ impl ItemList<'_> {
                 ("tool_result", _) => {
                     Err(ShapeError::value("type", "`tool_result` blocks can only be in messages of the role `user`"))
                 }
-                ("tool_addition", _) if definition(block).is_some() => write_addition(&mut item, block).map(|()| true),
+                ("tool_addition", _) if definition(block).is_some() => {
+                    write_addition(&mut item, block, rest).map(|()| true)
+                }
                 // Calls that the upstream ran, and their results.
                 (_, "assistant") if kind != "text" => {
                     write_carried(&mut item, block);
@@ -183,7 +188,7 @@ fn definition(block: Raw<'_>) -> Option<Raw<'_>> {
 }
 
 /// Tools that are added between messages are items of their own.
-fn write_addition(writer: &mut Writer, block: Raw<'_>) -> Result<(), ShapeError> {
+fn write_addition(writer: &mut Writer, block: Raw<'_>, message: Raw<'_>) -> Result<(), ShapeError> {
     let mut tool = Writer::default();
     let at = |error: ShapeError| error.under("definition").under("tool");
     tools::write_tool(&mut tool, definition(block).unwrap_or(Raw::NULL)).map_err(at)?;
@@ -191,7 +196,14 @@ fn write_addition(writer: &mut Writer, block: Raw<'_>) -> Result<(), ShapeError>
         writer.key("type").string("additional_tools");
         writer.key("role").string("developer");
         writer.key("tools").array(|writer| writer.valid(tool.bytes()));
-        write_block(writer, block);
+        writer.key(ANTHROPIC).object(|writer| {
+            writer.key("block").raw(block);
+            writer.key("message").object(|writer| {
+                for (key, value) in message.fields().filter(|(key, _)| !key.is("role") && !key.is("content")) {
+                    writer.key_text(&key.decode()).raw(value);
+                }
+            });
+        });
     });
     Ok(())
 }

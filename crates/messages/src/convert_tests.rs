@@ -121,7 +121,7 @@ fn blocks_that_only_the_messages_api_has_are_told_as_text_and_kept() {
         items(&json!([{"role": "system", "content": [addition]}])).unwrap(),
         json!([{"type": "additional_tools", "role": "developer",
                 "tools": [{"type": "function", "name": "f", "parameters": {"type": "object"}}],
-                "anthropic": {"block": addition}}])
+                "anthropic": {"block": addition, "message": {}}}])
     );
 }
 

@@ -143,11 +143,7 @@ impl Messages {
         match entry {
             Entry::Message { role, content, item } => {
                 self.message(*role, content, leading, context);
-                let fields = item.and_then(messages_fields::of).filter(|_| context.native);
-                if let (Some(fields), Some(turn)) = (fields, self.turns.last_mut()) {
-                    turn.fields =
-                        fields.fields().map(|(key, value)| (key.decode().into_owned(), value.into())).collect();
-                }
+                self.end_message(item.and_then(messages_fields::of).filter(|_| context.native));
             }
             Entry::Note(text) | Entry::Summary(text) => {
                 text_block(self.blocks(Side::User), |writer| writer.string(text))
@@ -162,9 +158,10 @@ impl Messages {
             Entry::Output(output) => self.output(output, context),
             Entry::Reasoning(item) => self.reasoning(item, context),
             Entry::Opaque(Item { kind: ItemKind::AdditionalTools(_), raw }) => {
-                let block = messages_fields::of(*raw).and_then(|fields| fields.get("block"));
-                if let Some(block) = block.filter(|_| context.native) {
+                let fields = messages_fields::of(*raw).filter(|_| context.native);
+                if let Some(block) = fields.and_then(|fields| fields.get("block")) {
                     self.blocks(Side::System).raw(block);
+                    self.end_message(fields.and_then(|fields| fields.get("message")));
                 }
             }
             Entry::Opaque(item) if context.native && messages_fields::is_block(item) => {
@@ -209,6 +206,13 @@ impl Messages {
                 let writer = blocks_of(&mut self.turns, side);
                 Blocks { writer, place, images, losses, native }.content(content);
             }
+        }
+    }
+
+    /// Gives the last message its further fields.
+    fn end_message(&mut self, fields: Option<Raw<'_>>) {
+        if let (Some(fields), Some(turn)) = (fields, self.turns.last_mut()) {
+            turn.fields = fields.fields().map(|(key, value)| (key.decode().into_owned(), value.into())).collect();
         }
     }
 

@@ -57,6 +57,22 @@ async fn a_stream_says_at_its_beginning_how_many_tokens_the_prompt_has() {
 }
 
 #[tokio::test]
+async fn a_stream_whose_model_is_slow_to_accept_says_it_too() {
+    let world = World::start().await;
+    // Later than the head of a stream may be.
+    let slow = Script::text(&["Yes"]).reply(Wire::Chat, Delivery::Stream).after(std::time::Duration::from_millis(1500));
+    world.upstream(Wire::Chat).enqueue(slow);
+    let body = super::request(Wire::Chat, Delivery::Stream, &json!({}));
+    let answer = super::post(&world.amalgam.client(), &[], &body).await;
+    assert_eq!(answer.header("amalgam-model"), None, "the head was sent before a model had accepted");
+    let events = super::events(&answer);
+    let start = events.iter().find(|event| event["type"] != "ping").expect("a stream has events");
+    assert_eq!(start["type"], "message_start");
+    assert!(start["message"]["usage"]["input_tokens"].as_u64().is_some_and(|tokens| tokens > 0), "{start}");
+    assert_eq!(super::fold(&events)["content"][0]["text"], "Yes");
+}
+
+#[tokio::test]
 async fn calls_and_reasoning_are_blocks_in_their_order() {
     let world = World::start().await;
     let script = Script::new([

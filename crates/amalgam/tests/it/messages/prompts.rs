@@ -46,6 +46,13 @@ fn agent_request() -> Value {
                 {"type": "text", "text": "Go on", "cache_control": cache},
             ]},
             {"role": "system", "content": [{"type": "text", "text": "Hurry."}], "output_config": {"effort": "low"}},
+            {"role": "user", "content": [{"type": "text", "text": "Faster"}]},
+            {"role": "system", "output_config": {"effort": "high"}, "content": [
+                {"type": "text", "text": "One more tool."},
+                {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": {
+                    "name": "extra", "description": "E.", "input_schema": {"type": "object", "properties": {}},
+                }}},
+            ]},
         ],
     })
 }
@@ -79,7 +86,7 @@ async fn a_chat_upstream_gets_what_it_can_express_and_the_rest_is_reported() {
     assert!(!text.contains("anthropic") && !text.contains("cache_control"), "{text}");
     let names: Vec<&str> =
         sent["tools"].as_array().unwrap().iter().map(|tool| tool["function"]["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["look", "later", "bash"]);
+    assert_eq!(names, ["look", "later", "bash", "extra"]);
     let losses = answer.header("amalgam-losses").expect("losses are reported");
     for field in [
         "cache_control: ",
@@ -107,6 +114,10 @@ async fn a_responses_upstream_gets_no_field_that_it_does_not_know() {
     }
     assert_eq!(sent["reasoning"], json!({"effort": "medium", "summary": "auto"}));
     assert_eq!(sent["safety_identifier"], "u-1");
+    let extra = json!({"type": "function", "name": "extra", "description": "E.",
+                       "parameters": {"type": "object", "properties": {}}});
+    let added = sent["input"].as_array().unwrap().last().unwrap();
+    assert_eq!((&added["type"], &added["tools"]), (&json!("additional_tools"), &json!([extra])));
     let kinds: Vec<&str> =
         sent["tools"].as_array().unwrap().iter().map(|tool| tool["type"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["function", "function", "function", "web_search"]);
