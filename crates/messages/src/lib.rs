@@ -15,6 +15,8 @@ mod request;
 mod settings;
 mod stop;
 mod stream;
+#[cfg(test)]
+mod testing;
 mod tools;
 
 pub use answer::{message, write_message_usage};

@@ -1,18 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-
-struct NoSeal;
-
-impl Seal for NoSeal {
-    fn seal(&self, _: &str, _: &[u8]) -> String {
-        String::new()
-    }
-
-    fn open(&self, _: &str, _: &str) -> Option<Vec<u8>> {
-        None
-    }
-}
+use crate::testing::NoSeal;
 
 fn parse(body: &Value, headers: MessagesHeaders) -> Result<(Value, MessagesRendering), Fault> {
     let body = Bytes::from(body.to_string());

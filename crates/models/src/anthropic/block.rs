@@ -1,6 +1,6 @@
 //! The blocks of an answer while they are being read.
 
-use amalgam_protocol::{Json, Literal, Raw};
+use amalgam_protocol::{ANTHROPIC, Json, Literal, MESSAGES_BLOCK, Raw};
 
 /// A block that has begun and not ended.
 pub(super) enum Block {
@@ -33,8 +33,24 @@ pub(super) enum Block {
     Ignored,
 }
 
-/// A kept block with the input that followed it.
-pub(super) fn with_input(block: &Json, input: &str) -> Json {
+/// The item of a kept block, with the input that followed it.
+pub(super) fn kept_item(block: &Json, input: &str) -> Json {
+    let block = with_input(block, input);
+    Json::object(|writer| {
+        writer.key("type").string(MESSAGES_BLOCK);
+        writer.key("status").string("completed");
+        writer.key(ANTHROPIC).object(|writer| writer.key("block").raw(block.raw()));
+    })
+}
+
+/// The fields of a message that a stop sequence has ended.
+pub(super) fn stop_fields(sequence: &str) -> Json {
+    Json::object(|writer| {
+        writer.key(ANTHROPIC).object(|writer| writer.key("stop_sequence").string(sequence));
+    })
+}
+
+fn with_input(block: &Json, input: &str) -> Json {
     let Ok(input) = Raw::parse(input.as_bytes()) else { return block.clone() };
     Json::object(|writer| {
         for (key, value) in block.raw().fields() {

@@ -6,16 +6,14 @@ use amalgam_core::{
     CallHead, CallKind, CallMap, Finish, ItemExtra, ModelError, ModelEvent, PartOwner, PreparedRequest, Seal,
     unwrap_custom,
 };
-use amalgam_protocol::{
-    ANTHROPIC, DEFAULT_DEPTH, Frame, Json, JsonStr, Literal, MESSAGES_BLOCK, Raw, Usage, ValueIndex, Writer,
-};
+use amalgam_protocol::{DEFAULT_DEPTH, Frame, Json, JsonStr, Literal, Raw, Usage, ValueIndex, Writer};
 use bytes::Bytes;
 
 use crate::{decode::Decode, reasoning_seal::Sealing};
 
 use super::{
     answer::{Answer, WRAPPER, bare_object},
-    block::{Arguments, Block, with_input},
+    block::{Arguments, Block, kept_item, stop_fields},
     thinking::ThinkingBlocks,
 };
 
@@ -309,13 +307,7 @@ impl Decoder {
                 }
             }
             Block::Kept { block, input } => {
-                let block = with_input(&block, &input);
-                let item = Json::object(|writer| {
-                    writer.key("type").string(MESSAGES_BLOCK);
-                    writer.key("status").string("completed");
-                    writer.key(ANTHROPIC).object(|writer| writer.key("block").raw(block.raw()));
-                });
-                events.push(ModelEvent::ItemEnd { key: index, item });
+                events.push(ModelEvent::ItemEnd { key: index, item: kept_item(&block, &input) });
             }
             Block::Ignored => {}
         }
@@ -334,9 +326,7 @@ impl Decoder {
             if !std::mem::replace(&mut self.message_open, true) {
                 events.push(ModelEvent::MessageStart { phase: None });
             }
-            let fields = Json::object(|writer| {
-                writer.key(ANTHROPIC).object(|writer| writer.key("stop_sequence").string(&sequence));
-            });
+            let fields = stop_fields(&sequence);
             events.push(ModelEvent::Extra(ItemExtra::Item { of: PartOwner::Message, fields }));
         }
         self.end_message(events);
