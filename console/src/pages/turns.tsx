@@ -13,7 +13,7 @@ import { COLUMNS, DEFAULT_COLUMNS } from './turn-columns';
 import { FILTERS, follow, loadPage, merged, queryOf, RANGES, type Filter, type TurnRow } from './turn-rows';
 
 const STATUSES = ['queued', 'in_progress', 'completed', 'incomplete', 'failed', 'cancelled'];
-const DOORS = ['responses', 'chat_completions', 'embeddings', 'assistant', 'execute'];
+const DOORS = ['responses', 'chat_completions', 'messages', 'embeddings', 'assistant', 'execute'];
 const MORE: Filter[] = ['model', 'user', 'profile', 'upstream', 'tool', 'session', 'key', 'error', 'request_id', 'min_duration_ms', 'min_cost_usd'];
 
 interface List {

@@ -34,7 +34,7 @@ pub struct TurnRow {
     /// The owner.
     pub user: String,
     /// The API.
-    #[schemars(extend("enum" = ["responses", "chat_completions", "embeddings", "assistant", "execute"]))]
+    #[schemars(extend("enum" = ["responses", "chat_completions", "embeddings", "assistant", "execute", "messages"]))]
     pub door: &'static str,
     session_id: Option<String>,
     profile: Option<String>,
@@ -163,7 +163,7 @@ impl TurnQuery {
     pub fn read<'a>(get: impl Fn(&'static str) -> Option<&'a str>) -> Result<Self, Fault> {
         let text = |name| get(name).map(ToOwned::to_owned);
         let wire = get("door").map(|name| {
-            Wire::named(name).ok_or_else(|| wrong("door", "must be `responses`, `assistant` or `execute`"))
+            Wire::named(name).ok_or_else(|| wrong("door", "must be `responses`, `assistant`, `execute` or `messages`"))
         });
         let status = text("status");
         if status.as_deref().is_some_and(|status| Status::named(status).is_none()) {

@@ -12,6 +12,7 @@ pub mod execute;
 pub mod idempotency;
 mod ids;
 pub mod knowledge;
+pub mod model_cards;
 mod tenant_configs;
 pub mod token_count;
 pub mod turns;

@@ -17,7 +17,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use amalgam_core::{
     Delivery, Entry, Fault, FaultKind, History, Ids, InstructionsOf, Route, Scope, Stem, SystemPrompt, TenantState,
-    TurnOrigin, TurnSpan, TurnStep,
+    TurnOrigin, TurnSpan, TurnStep, Wire,
     compaction::{self, UnreadableSummary},
     normalise, number_items,
     store::{Begin, StoredResponse},
@@ -308,6 +308,7 @@ async fn run(
             false => HashSet::new(),
         },
         format: answer_format(app, &view.text.format).await,
+        counts_prompt: turn.wire == Wire::Messages && checked.delivery == Delivery::Stream,
     });
     let run = app.engine.start(start).await?;
     Ok(StartedTurn::Running(RunningTurn { run, delivery: checked.delivery, stored, unstored }))

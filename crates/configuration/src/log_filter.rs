@@ -14,6 +14,7 @@ const CRATES: &[&str] = &[
     "execute",
     "knowledge",
     "listener",
+    "messages",
     "models",
     "protocol",
     "request",

@@ -138,6 +138,10 @@ pub struct AnswerContext {
     pub wants_sealed_reasoning: bool,
     /// The client asked for `message.output_text.logprobs`.
     pub wants_logprobs: bool,
+    /// Whether the request came from a client of the Messages API, so that what only that API has is kept.
+    pub keeps_messages_blocks: bool,
+    /// The flags of beta features for the upstream's header.
+    pub betas: Option<String>,
     /// Anything else, in a format of the adapter.
     pub own: Option<String>,
     /// Records the answer byte for byte.

@@ -1,6 +1,7 @@
-//! Resolves model names: configured names, `UPSTREAM/model`, and models that an upstream lists.
+//! Resolves model names: configured names and patterns, `UPSTREAM/model`, and models that an upstream lists.
 
 mod default_model;
+mod patterns;
 
 use std::{
     collections::HashMap,
@@ -22,6 +23,7 @@ use crate::{
 };
 
 pub use default_model::DefaultModel;
+use patterns::{NamePatterns, is_pattern};
 
 /// The upstream of assistants whose model no configured upstream serves. Only assistants use this name, unless the
 /// configuration defines an upstream with the same name.
@@ -39,7 +41,7 @@ const FALLBACK_DEPTH: usize = 8;
 /// A configured name that clients may request.
 #[derive(Debug, Clone)]
 pub struct ConfiguredModel {
-    /// The name in requests.
+    /// The name in requests; `*` stands for any text.
     pub name: String,
     /// A configured upstream.
     pub upstream: String,
@@ -75,13 +77,14 @@ pub struct ModelNamesSettings {
     pub started_at: u64,
 }
 
-/// Resolves names: a configured name, then `UPSTREAM/model`, then an upstream that lists the model.
+/// Resolves names: a configured name, then a configured pattern, then `UPSTREAM/model`, then an upstream that lists the model.
 pub struct ModelNames {
     registry: UpstreamRegistry,
     /// Upstreams in search order, with the name of their API.
     upstreams: Vec<(String, &'static str)>,
     models: Vec<ConfiguredModel>,
     configured: HashMap<String, Route>,
+    patterns: NamePatterns,
     default: DefaultModel,
     /// Recently requested names with an upstream, whose routes never change.
     direct: RwLock<HashMap<String, Route>>,
@@ -101,6 +104,7 @@ impl ModelNames {
             upstreams,
             models,
             configured: HashMap::new(),
+            patterns: NamePatterns::default(),
             default,
             direct: RwLock::default(),
             started_at,
@@ -111,7 +115,9 @@ impl ModelNames {
             let card = Arc::new(names.configured_card(model));
             (!candidates.is_empty()).then(|| (model.name.clone(), Route { candidates: candidates.into(), card }))
         });
-        names.configured = routes.collect();
+        let (patterns, configured) = routes.partition::<Vec<_>, _>(|(name, _)| is_pattern(name));
+        names.configured = configured.into_iter().collect();
+        names.patterns = NamePatterns::new(patterns);
         Ok(names)
     }
 
@@ -191,7 +197,7 @@ impl ModelNames {
 
     /// A route that needs no request to an upstream.
     fn known(&self, name: &str) -> Option<Route> {
-        let configured = self.configured.get(name).cloned();
+        let configured = self.configured.get(name).cloned().or_else(|| self.patterns.route(name));
         configured.or_else(|| self.direct.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned())
     }
 

@@ -1,6 +1,6 @@
 //! CallerLookup: one service for every wire. Without a credential there is no scope.
 //!
-//! Callers send one of three kinds of credentials as `Authorization: Bearer …`: keys of the configuration, keys of the
+//! Callers send one of three kinds of credentials as `Authorization: Bearer …`, or as `x-api-key`: keys of the configuration, keys of the
 //! store (`am_…`), and signed tokens. Pages of the console send the cookie of a browser session instead. A recent result
 //! comes from a cache; everything else is looked up in the store, and while the store does not answer, no caller is admitted.
 
@@ -25,7 +25,7 @@ use amalgam_core::{
 };
 use amalgam_listener::{ConnectionKey, KeyConnections, Peer, TrustedProxies};
 use arc_swap::ArcSwap;
-use http::{Extensions, HeaderMap, Request, Uri, header};
+use http::{Extensions, HeaderMap, HeaderName, Request, Uri, header};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::{sync::Semaphore, time::Instant};
 
@@ -37,6 +37,9 @@ use self::last_used::LastUsed;
 use crate::origins::Page;
 
 pub use self::jwt::{JwksLocation, JwtSettings};
+
+/// The header in which clients of Anthropic send their key.
+const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 /// The timeout for a lookup in the store.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
@@ -255,11 +258,13 @@ impl Auth {
         if second.is_some() {
             return Err(refused("More than one Authorization header was sent."));
         }
-        let key = first.and_then(|value| {
+        let bearer = first.and_then(|value| {
             let (scheme, key) = value.to_str().ok()?.split_once(' ')?;
             scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
         });
-        if let (None, Page::Own, Some(token)) = (first, page, browser::token(request, &self.0.pepper)) {
+        let api_key = headers.get(API_KEY).filter(|_| first.is_none()).and_then(|value| value.to_str().ok());
+        let key = bearer.or(api_key.map(str::trim));
+        if let (None, None, Page::Own, Some(token)) = (first, api_key, page, browser::token(request, &self.0.pepper)) {
             return Ok((session_hash(&self.0.pepper, token), Credential::Cookie));
         }
         // Clients that insist on a key may send any: where none is needed, only text with the format of a real key is

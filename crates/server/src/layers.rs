@@ -103,7 +103,7 @@ impl Service<Request<Body>> for AuthenticatedRouter {
         let page = match expect_host(&request).and_then(|()| app.origins.check(&request, is_public)) {
             Ok(page) => page,
             Err(fault) => {
-                let step = self.refuse(&request, fault);
+                let step = self.refuse(&request, &open, fault);
                 return PendingResponse { id: Some(id), open: Some(open), page: Page::Own, step };
             }
         };
@@ -159,12 +159,12 @@ impl AuthenticatedRouter {
                 request.extensions_mut().insert(scope.with_request(Arc::clone(open.context())));
                 Step::Routed(self.router.call(request))
             }
-            Err(fault) => self.refuse(&request, fault),
+            Err(fault) => self.refuse(&request, open, fault),
         }
     }
 
-    fn refuse(&self, request: &Request, fault: Fault) -> Step {
-        let refusal = wires::refusal(&self.app.load(), request.uri().path(), fault);
+    fn refuse(&self, request: &Request, open: &OpenRequest, fault: Fault) -> Step {
+        let refusal = wires::refusal(&self.app.load(), request, Some(open.context().id()), fault);
         Step::Refused(Some(unread(request, refusal)))
     }
 }

@@ -12,6 +12,8 @@ pub(crate) mod error;
 mod execute;
 mod files;
 mod headers;
+mod messages;
+mod models;
 mod ops;
 mod query;
 mod render;
@@ -22,7 +24,7 @@ mod webhooks;
 
 use std::sync::{Arc, LazyLock};
 
-use amalgam_core::{BoxFuture, Fault, FaultKind};
+use amalgam_core::{BoxFuture, Fault, FaultKind, Scope};
 use amalgam_pages::{ConsoleLink, HAS_CONSOLE};
 use axum::{
     Router,
@@ -40,6 +42,7 @@ use assistant::AssistantError;
 pub(crate) use assistant::Checks;
 pub(crate) use error::WireError;
 use execute::ExecuteError;
+use messages::MessagesError;
 
 pub use ops::openapi::document as openapi;
 
@@ -90,6 +93,8 @@ pub static ROUTES: &[RouteInfo] = &[
     RouteInfo::guarded(Method::DELETE, "/v1/chat/completions/{id}"),
     RouteInfo::guarded(Method::GET, "/v1/chat/completions/{id}/messages"),
     RouteInfo::guarded(Method::POST, "/v1/embeddings"),
+    RouteInfo::guarded(Method::POST, "/v1/messages"),
+    RouteInfo::guarded(Method::POST, "/v1/messages/count_tokens"),
     RouteInfo::guarded(Method::POST, "/v1/conversations"),
     RouteInfo::guarded(Method::GET, "/v1/conversations/{id}"),
     RouteInfo::guarded(Method::POST, "/v1/conversations/{id}"),
@@ -236,6 +241,8 @@ fn api_routes(console: ConsoleLink) -> Router<CurrentApp> {
         .merge(responses::routes())
         .merge(chat_completions::routes())
         .merge(embeddings::routes())
+        .merge(messages::routes())
+        .merge(models::routes())
         .merge(conversations::routes())
         .merge(assistant::routes())
         .merge(execute::routes())
@@ -294,18 +301,27 @@ pub(crate) fn is_upload(request: &Request) -> bool {
 async fn no_such_path(State(app): State<Arc<App>>, request: Request) -> Response {
     let path = request.uri().path();
     let fault = Fault::new(FaultKind::NotFound, format!("Unknown request URL: {}", shown(path))).code("unknown_url");
-    layers::unread(&request, refusal(&app, path, fault))
+    layers::unread(&request, refusal(&app, &request, request_id(&request), fault))
 }
 
 async fn no_such_method(State(app): State<Arc<App>>, request: Request) -> Response {
     let path = request.uri().path();
     let message = format!("Not allowed to {} on {}", request.method(), shown(path));
     let fault = Fault::new(FaultKind::MethodNotAllowed, message);
-    layers::unread(&request, refusal(&app, path, fault))
+    layers::unread(&request, refusal(&app, &request, request_id(&request), fault))
+}
+
+/// The id of a request that has passed authentication.
+fn request_id(request: &Request) -> Option<&str> {
+    request.extensions().get::<Scope>()?.request_id().map(|id| &**id)
 }
 
 /// A fault in the error format of the path's wire.
-pub(crate) fn refusal(app: &App, path: &str, fault: Fault) -> Response {
+pub(crate) fn refusal(app: &App, request: &Request, request_id: Option<&str>, fault: Fault) -> Response {
+    let path = request.uri().path();
+    if messages::owns_path(path) || models::speaks_messages(path, request.headers()) {
+        return MessagesError::before_routing(fault, request_id).into_response();
+    }
     match (assistant::owns_path(path), execute::owns_path(path)) {
         (true, _) => AssistantError::from(fault).into_response(),
         (false, true) => ExecuteError::from(fault).with_casing(app.execute.casing).into_response(),

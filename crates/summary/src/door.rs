@@ -11,6 +11,8 @@ pub enum Door {
     ChatCompletions,
     /// `/v1/embeddings`
     Embeddings,
+    /// `/v1/messages`
+    Messages,
     /// `/v1/conversations`
     Conversations,
     /// `/v1/files`
@@ -31,10 +33,11 @@ pub enum Door {
 
 impl Door {
     /// All doors, in the order of their numbers.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Responses,
         Self::ChatCompletions,
         Self::Embeddings,
+        Self::Messages,
         Self::Conversations,
         Self::Files,
         Self::Models,
@@ -46,10 +49,11 @@ impl Door {
     ];
 
     /// The names of all doors.
-    pub const NAMES: [&'static str; 11] = [
+    pub const NAMES: [&'static str; 12] = [
         "responses",
         "chat_completions",
         "embeddings",
+        "messages",
         "conversations",
         "files",
         "models",
@@ -79,6 +83,7 @@ impl From<Wire> for Door {
             Wire::Embeddings => Self::Embeddings,
             Wire::Assistant => Self::Assistant,
             Wire::Execute => Self::Execute,
+            Wire::Messages => Self::Messages,
         }
     }
 }

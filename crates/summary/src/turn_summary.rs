@@ -23,12 +23,20 @@ pub enum Wire {
     Assistant,
     /// `/api/agent`
     Execute,
+    /// `/v1/messages`
+    Messages,
 }
 
 impl Wire {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Responses, Self::ChatCompletions, Self::Embeddings, Self::Assistant, Self::Execute];
+    pub const ALL: [Self; 6] = [
+        Self::Responses,
+        Self::ChatCompletions,
+        Self::Embeddings,
+        Self::Assistant,
+        Self::Execute,
+        Self::Messages,
+    ];
 
     /// The name in the store, in lists and in metrics.
     pub const fn name(self) -> &'static str {
@@ -38,6 +46,7 @@ impl Wire {
             Self::Embeddings => "embeddings",
             Self::Assistant => "assistant",
             Self::Execute => "execute",
+            Self::Messages => "messages",
         }
     }
 

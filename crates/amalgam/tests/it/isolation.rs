@@ -347,6 +347,12 @@ fn questions(owned: &Owned) -> Vec<Question> {
         let bodies = requests(owned).into_iter();
         questions.extend(bodies.map(|body| Question::new(&Method::POST, path.to_owned(), Some(body))));
     }
+    let file = json!([{"type": "image", "source": {"type": "file", "file_id": owned.file}}]);
+    let messages = json!({"max_tokens": 9, "messages": [{"role": "user", "content": file}]});
+    let messages = asking(Wire::Chat, Delivery::Whole, &messages);
+    for path in ["/v1/messages", "/v1/messages/count_tokens"] {
+        questions.push(Question::new(&Method::POST, path.to_owned(), Some(messages.clone())));
+    }
     let (session, turn) = (&owned.agent_session, &owned.turn);
     let result = json!([{"ToolCallId": "call_1", "ExecutionMs": 1, "ResultJson": "{}"}]);
     for body in [
@@ -368,11 +374,13 @@ fn told(answer: &HttpAnswer, owned: &Owned) -> String {
     let mut headers: Vec<String> = answer
         .headers
         .iter()
-        .filter(|(name, _)| !matches!(name.as_str(), "x-request-id" | "date"))
+        .filter(|(name, _)| !matches!(name.as_str(), "x-request-id" | "request-id" | "date"))
         .map(|(name, value)| format!("{name}: {value:?}"))
         .collect();
     headers.sort();
-    format!("{}\n{}\n{}", answer.status, headers.join("\n"), without_ids(answer.text(), owned))
+    let request_id = answer.header("x-request-id").expect("an answer names its request");
+    let text = without_ids(answer.text().replace(request_id, "REQUEST"), owned);
+    format!("{}\n{}\n{text}", answer.status, headers.join("\n"))
 }
 
 fn without_ids(text: String, owned: &Owned) -> String {

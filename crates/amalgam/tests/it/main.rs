@@ -52,6 +52,7 @@ mod literal_dialect;
 mod losses;
 mod man_pages;
 mod mcp_tools;
+mod messages;
 mod metrics;
 mod model_call_ids;
 mod models;

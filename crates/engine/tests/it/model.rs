@@ -319,6 +319,7 @@ pub(crate) async fn start_kept(
         call_ids: false,
         used_calls: std::collections::HashSet::new(),
         format: None,
+        counts_prompt: false,
     });
     engine.start(ask).await
 }

@@ -4,10 +4,10 @@
 //! Unless the configuration says that the upstream stores responses, it stores none, and our ids are never sent to it.
 //! If it does, a call that continues an answer names it by the upstream's id.
 
-use amalgam_core::{AnswerContext, Chain, Delivery, Entry, History, Loss, ModelRequest, PreparedRequest, Seal};
-use amalgam_protocol::{Content, CreateResponse, Raw, Role, Shape, Text, Tool, ToolKind, Writer};
+use amalgam_core::{AnswerContext, Chain, Delivery, Entry, History, Loss, Losses, ModelRequest, PreparedRequest, Seal};
+use amalgam_protocol::{ANTHROPIC, Content, CreateResponse, Raw, Role, Shape, Text, Tool, ToolKind, Writer};
 
-use crate::reasoning_seal::asks_for_sealed;
+use crate::{messages_fields, reasoning_seal::asks_for_sealed};
 
 use super::items::{self, Context};
 
@@ -40,9 +40,12 @@ pub(super) fn convert(request: &ModelRequest<'_>, upstream: &str, seal: &dyn Sea
             }
         }
     });
+    let mut losses = Losses::default();
+    losses.extend(context.losses);
+    messages_fields::report_losses(settings, request.history, &[], &mut losses);
     PreparedRequest {
         body: writer.into_bytes().into(),
-        losses: context.losses,
+        losses: losses.into_list(),
         delivery: request.delivery,
         calls: Default::default(),
         answer_context: answer_context(request),
@@ -130,8 +133,9 @@ fn write_settings(writer: &mut Writer, settings: &CreateResponse<'_>) {
             writer.key_text(key).float(value);
         }
     };
-    if !settings.tools.is_empty() {
-        writer.key("tools").array(|writer| settings.tools.iter().for_each(|tool| write_tool(writer, tool)));
+    let tools = || settings.tools.iter().filter(|tool| !is_only_for_messages(tool));
+    if tools().next().is_some() {
+        writer.key("tools").array(|writer| tools().for_each(|tool| write_tool(writer, tool)));
     }
     if let Some(choice) = &settings.tool_choice {
         choice.write(writer.key("tool_choice"));
@@ -160,7 +164,7 @@ fn write_settings(writer: &mut Writer, settings: &CreateResponse<'_>) {
     string(writer, "user", &settings.user);
     raw(writer, "prompt", settings.prompt);
     raw(writer, "context_management", settings.context_management);
-    for (key, value) in &settings.extra {
+    for (key, value) in settings.extra.iter().filter(|(key, _)| !key.is(ANTHROPIC)) {
         writer.key_text(&key.decode()).raw(*value);
     }
 }
@@ -182,8 +186,13 @@ fn write_tool(writer: &mut Writer, tool: &Tool<'_>) {
                 }
             });
         }
-        _ => writer.raw(tool.raw),
+        _ => messages_fields::write_stripped(writer, tool.raw),
     }
+}
+
+/// Whether a tool is one that only upstreams with the Messages API run.
+fn is_only_for_messages(tool: &Tool<'_>) -> bool {
+    matches!(tool.kind, ToolKind::Other(_)) && messages_fields::is_server_tool(tool)
 }
 
 /// Writes `text` unchanged; a schema in the format of Chat Completions moves up one level.

@@ -12,6 +12,7 @@ pub(crate) fn of_path(path: &str) -> Door {
             "responses" => Door::Responses,
             "chat" => Door::ChatCompletions,
             "embeddings" => Door::Embeddings,
+            "messages" => Door::Messages,
             "conversations" => Door::Conversations,
             "files" => Door::Files,
             "models" => Door::Models,

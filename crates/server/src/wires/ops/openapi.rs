@@ -23,7 +23,7 @@ macro_rules! data {
 
 const BASE: [(&str, &str); 1] = data!["document.json"];
 
-const PATHS: [(&str, &str); 19] = data![
+const PATHS: [(&str, &str); 20] = data![
     "paths/agents.json",
     "paths/assistant.json",
     "paths/audit.json",
@@ -35,6 +35,7 @@ const PATHS: [(&str, &str); 19] = data![
     "paths/files.json",
     "paths/knowledge.json",
     "paths/limits.json",
+    "paths/messages.json",
     "paths/models.json",
     "paths/modes.json",
     "paths/operations.json",
@@ -45,7 +46,7 @@ const PATHS: [(&str, &str); 19] = data![
     "paths/webhooks.json",
 ];
 
-const SCHEMAS: [(&str, &str); 15] = data![
+const SCHEMAS: [(&str, &str); 16] = data![
     "schemas/assistant.json",
     "schemas/chat_completions.json",
     "schemas/content.json",
@@ -55,6 +56,7 @@ const SCHEMAS: [(&str, &str); 15] = data![
     "schemas/execute.json",
     "schemas/files.json",
     "schemas/items.json",
+    "schemas/messages.json",
     "schemas/models.json",
     "schemas/request.json",
     "schemas/response.json",
