@@ -17,6 +17,7 @@ mod limits;
 mod processes;
 mod responses;
 mod tenancy;
+mod turn_details;
 mod turn_list;
 mod turns;
 mod webhooks;
@@ -56,6 +57,7 @@ pub use responses::{
     CancelOutcome, EventChunk, EventTail, ItemsOf, Lineage, ResponseState, ResponseStore, StoredResponse,
 };
 pub use tenancy::{KeyRecord, NewKey, TenancyStore, TenantChange, TenantRecord};
+pub use turn_details::{CallBodies, RecentTurns, StoredCall, TurnDetailStore};
 pub use turn_list::{
     ListedTurn, TurnCursor, TurnFilter, TurnPage, TurnsOf, UsageGroup, UsageQuery, UsageStore, UsageSums,
 };
@@ -72,6 +74,7 @@ pub type Stored<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 pub trait Store:
     ResponseStore
     + TurnStore
+    + TurnDetailStore
     + UsageStore
     + ConversationStore
     + BankStore

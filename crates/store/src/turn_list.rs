@@ -90,6 +90,11 @@ shared_statements! {
             AND (CAST($18 AS bigint) IS NULL OR cost >= $18)
             AND (CAST($20 AS bigint) IS NULL OR CASE WHEN stored THEN 1 ELSE 0 END = $20)
         ORDER BY created_at DESC, response_id DESC LIMIT $19";
+    pub(crate) TenantSql LISTED_TURN = "
+        SELECT tenant_id, response_id, request_id, key_id, user_id, wire, session_id, profile, requested_model, upstream,
+            model, status, error, created_at, ended_at, first_token_ms, input_tokens, cached_input_tokens,
+            cache_write_tokens, output_tokens, reasoning_tokens, cost, calls, retries, losses, tools, stored, trace
+        FROM turns WHERE tenant_id = $1 AND created_at = $2 AND response_id = $3";
     /// The last of the turns that a page looked at, if there were so many.
     TenantSql LAST_LOOKED_AT = "
         SELECT created_at, response_id FROM turns
@@ -319,13 +324,13 @@ impl<E: SqlEngine> UsageStore for SqlStore<E> {
 }
 
 /// The tenants of a list.
-enum ListedTenants {
+pub(crate) enum ListedTenants {
     One(TenantKey),
     All(Operator),
 }
 
 impl ListedTenants {
-    fn of(of: TurnsOf<'_>) -> Self {
+    pub(crate) fn of(of: TurnsOf<'_>) -> Self {
         match of {
             TurnsOf::Tenant(within) => Self::One(TenantKey::within(within)),
             TurnsOf::All(operator) => Self::All(operator),
@@ -333,7 +338,7 @@ impl ListedTenants {
         }
     }
 
-    async fn list<C: SqlConnection>(&self, connection: &C) -> Result<Vec<TenantKey>, C::Failure> {
+    pub(crate) async fn list<C: SqlConnection>(&self, connection: &C) -> Result<Vec<TenantKey>, C::Failure> {
         match *self {
             Self::One(tenant) => Ok(vec![tenant]),
             Self::All(operator) => {
@@ -488,7 +493,7 @@ fn tokens(row: &dyn SqlRow, from: usize) -> Result<TokenSums, StoreError> {
     })
 }
 
-fn listed_turn(row: &dyn SqlRow) -> Result<ListedTurn, StoreError> {
+pub(crate) fn listed_turn(row: &dyn SqlRow) -> Result<ListedTurn, StoreError> {
     let tools: Option<&str> = row.optional(25)?;
     Ok(ListedTurn {
         tenant_id: row.get(0)?,

@@ -29,7 +29,7 @@ const MAY_KNOW: [(&str, &[&str]); 25] = [
     ("tokens", &["protocol", "core"]),
     ("engine", &["protocol", "core", "emitter"]),
     ("app", &["protocol", "core", "emitter", "knowledge", "assistant", "execute", "engine"]),
-    ("administration", &["protocol", "core", "assistant", "execute", "app"]),
+    ("administration", &["protocol", "core", "tokens", "assistant", "execute", "app"]),
     ("pages", &[]),
     ("listener", &["core"]),
     (
