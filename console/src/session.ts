@@ -16,6 +16,8 @@ const has = (right: string) => computed(() => session.value?.rights.some((one) =
 export const isOperator = has('operator');
 export const isAdmin = has('admin');
 export const mayUse = has('use');
+/** Whether the session may see what its tenant has. */
+export const maySee = computed(() => session.value?.rights.some((one) => one === 'view' || one === 'admin' || one === 'operator') ?? false);
 /** Whether the session may change things of its tenant. */
 export const mayChange = computed(() => isAdmin.value || isOperator.value);
 

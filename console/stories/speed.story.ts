@@ -51,7 +51,7 @@ describe('speed', () => {
       const from = after ? Number(/row(\d+)$/.exec(after)?.[1]) + 1 : 0;
       // Larger pages than the server's, so that the test ends soon.
       const data = Array.from({ length: Math.min(10_000, ROWS - from) }, (_, index) => row(from + index));
-      return route.fulfill({ json: { object: 'list', data, first_id: null, last_id: null, has_more: from + data.length < ROWS } });
+      return route.fulfill({ json: { object: 'list', data, first_id: null, last_id: `resp_AM-1-row${from + data.length - 1}`, has_more: from + data.length < ROWS } });
     });
     await visitor.open('/turns');
     await page.locator('.v-row').first().waitFor();

@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { chromium, type Browser, type BrowserContext, type Page } from 'playwright-core';
 import { expect } from 'vitest';
 import { seed } from './seed';
+import { Upstream } from './upstream';
 
 const ROOT = path.join(path.dirname(fileURLToPath(import.meta.url)), '../..');
 const BINARY = process.env.AMALGAM_BIN ?? path.join(ROOT, 'target/debug/amalgam');
@@ -30,12 +31,14 @@ export class World {
     private readonly server: ChildProcess,
     private readonly folder: string,
     private readonly browser: Browser,
+    readonly upstream: Upstream,
   ) {}
 
   static async start(): Promise<World> {
     mkdirSync(SHOTS, { recursive: true });
+    const upstream = await Upstream.start();
     const folder = mkdtempSync(path.join(tmpdir(), 'amalgam-console-'));
-    writeFileSync(path.join(folder, 'amalgam.toml'), '[server]\nlisten = "127.0.0.1:0"\n\n[egress]\nallow_private = ["127.0.0.1:9"]\n');
+    writeFileSync(path.join(folder, 'amalgam.toml'), '[server]\nlisten = "127.0.0.1:0"\n\n[egress]\nallow_private = ["127.0.0.1:9"]\n\n[upstreams.demo]\nkind = "demo"\n\n[upstreams.story]\nkind = "chat"\nmodels = ["slow", "instant"]\nbase_url = "' + upstream.url + '"\n');
     const server = spawn(BINARY, ['serve', '--config', path.join(folder, 'amalgam.toml'), '--data', path.join(folder, 'data')], {
       env: { PATH: process.env.PATH, AMALGAM_BOOTSTRAP_KEY: OPERATOR_KEY },
       stdio: ['ignore', 'pipe', 'ignore'],
@@ -54,7 +57,7 @@ export class World {
       headless: true,
       args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'],
     });
-    const world = new World(url, server, folder, browser);
+    const world = new World(url, server, folder, browser, upstream);
     await seed(world);
     return world;
   }
@@ -64,6 +67,7 @@ export class World {
     const ended = new Promise((resolve) => this.server.once('exit', resolve));
     this.server.kill('SIGTERM');
     await ended;
+    await this.upstream.stop();
     rmSync(this.folder, { recursive: true, force: true });
   }
 

@@ -5,7 +5,7 @@ import { call, send, type Schemas } from '../api/client';
 import { useAction, useLoad } from '../hooks';
 import { t } from '../i18n';
 import { isOperator, mayChange, session } from '../session';
-import { toast } from '../ui/dialog';
+import { Confirm, toast } from '../ui/dialog';
 import { Card, Check, Failure, Loading, Page, Select, Tag, TextField } from '../ui/parts';
 
 type Config = Schemas['AgentConfig'];
@@ -128,6 +128,7 @@ function shown(value: unknown): string {
 
 function SettingForm({ id, name, value, onDone, onCancel }: { id: number; name: string; value: unknown; onDone: () => void; onCancel: () => void }) {
   const secret = SECRETS.includes(name);
+  const [unsetting, setUnsetting] = useState(false);
   const [text, setText] = useState(secret || value === null || value === undefined ? '' : String(value));
   const save = useAction(async (next: string | null) => {
     let body: unknown = next;
@@ -154,9 +155,14 @@ function SettingForm({ id, name, value, onDone, onCancel }: { id: number; name: 
         <button type="submit" class="button small primary" disabled={save.busy || !text}>
           {t('action.save')}
         </button>
-        <button type="button" class="button small" disabled={save.busy} onClick={() => void save.run(null)}>
+        <button type="button" class="button small" disabled={save.busy} onClick={() => setUnsetting(true)}>
           {t('tenants.unset')}
         </button>
+        {unsetting && (
+          <Confirm title={t('tenants.unsetTitle')} action={t('tenants.unset')} onConfirm={() => save.run(null)} onClose={() => setUnsetting(false)}>
+            <p>{t('tenants.unsetText')}</p>
+          </Confirm>
+        )}
         <button type="button" class="button small quiet" onClick={onCancel}>
           {t('action.cancel')}
         </button>

@@ -4,7 +4,7 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import { ApiError } from '../api/client';
 import { ago, dateTime, shortTime } from '../format';
-import { t } from '../i18n';
+import { t, word } from '../i18n';
 import { Icon, type IconName } from './icons';
 
 export function Page(props: { title: string; about?: ComponentChildren; actions?: ComponentChildren; children: ComponentChildren }) {
@@ -75,7 +75,7 @@ const TONES: Record<string, string> = {
 };
 
 export function Status({ value }: { value: string }) {
-  return <span class={`badge ${TONES[value] ?? ''}`}>{value.replace('_', ' ')}</span>;
+  return <span class={`badge ${TONES[value] ?? ''}`}>{word('status', value)}</span>;
 }
 
 export function Tag({ children, tone }: { children: ComponentChildren; tone?: 'good' | 'wrong' | 'wait' | 'live' }) {
