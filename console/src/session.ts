@@ -2,6 +2,7 @@
 
 import { computed, signal } from '@preact/signals';
 import { ApiError, call, send, setCsrf, whenSignedOut, type Schemas } from './api/client';
+import { clearDrafts } from './drafts';
 
 export type Session = Schemas['CurrentConsoleSession'];
 
@@ -72,5 +73,6 @@ export async function signOut(): Promise<void> {
     if (!(error instanceof ApiError) || error.status !== 401) throw error;
   }
   setCsrf(null);
+  clearDrafts();
   session.value = null;
 }

@@ -38,6 +38,8 @@ export async function seed(world: World): Promise<void> {
   const session = await world.api('POST', '/api/agent/sessions', { Mode: 'QA' });
   await world.api('POST', '/api/agent/execute', { SessionId: session.body.SessionId, TurnId: 'turn-1', Instruction: 'What is a turn?' });
   await world.api('POST', '/v1/responses', { model: 'no-such-model', input: 'This fails.' });
+  await world.api('POST', '/v1/responses', { model: 'story/broken', input: 'This fails at the upstream.' });
+  for (let index = 0; index < 3; index += 1) await respond({ model: 'priced', input: 'What does this cost?' }, 'ada');
 
   const tenant = await world.api('POST', '/admin/tenants', { name: 'second tenant' });
   const key = await world.api('POST', '/admin/keys', { tenant_id: tenant.body.id, scopes: ['use', 'admin'], label: 'second' });

@@ -19,6 +19,7 @@ describe('turns', () => {
     await visitor.settled('Overview');
     await visitor.page.getByText('Turns by hour').first().waitFor();
     expect(visitor.requests.slice(before).filter((request) => request !== 'GET /admin/console')).toEqual(['GET /admin/overview']);
+    await visitor.page.getByRole('link', { name: /: 1$/ }).waitFor();
     await visitor.look('home', { fullPage: true });
     visitor.expectQuiet();
     await visitor.close();

@@ -1,4 +1,4 @@
-// A Chat Completions server for the stories. Its model `slow` holds its answer back until the story lets it go on.
+// A Chat Completions server for the stories. Its model `slow` holds its answer back until the story lets it go on; `broken` fails.
 
 import { createServer, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -25,6 +25,11 @@ export class Upstream {
 
   private async answer(text: string, response: ServerResponse): Promise<void> {
     const asked = JSON.parse(text || '{}') as { model?: string; stream?: boolean };
+    if (asked.model === 'broken') {
+      response.writeHead(500, { 'content-type': 'application/json' });
+      response.end('{"error": {"message": "The model is broken."}}');
+      return;
+    }
     const usage = { prompt_tokens: 40, completion_tokens: 8, total_tokens: 48, prompt_tokens_details: { cached_tokens: 16 } };
     if (!asked.stream) {
       response.writeHead(200, { 'content-type': 'application/json' });

@@ -2,6 +2,7 @@
 
 import { useMemo, useState } from 'preact/hooks';
 import type { Schemas } from '../api/client';
+import { useDraft } from '../drafts';
 import { count, duration } from '../format';
 import { t } from '../i18n';
 import { bodyOf, openCalls, type Door, type Results, type Settings, type Turn } from '../playground/model';
@@ -116,7 +117,7 @@ function BankTools({ tools, onChange }: { tools: string; onChange: (tools: strin
   return (
     <details onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary class="small">{t('play.bank')}</summary>
-      {open && <ToolPicker selected={list.filter(isOfBank).map((tool) => String(tool.name))} onChange={choose} />}
+      {open && <ToolPicker selected={list.filter(isOfBank).map((tool) => String(tool.name))} onChange={choose} whole />}
     </details>
   );
 }
@@ -209,12 +210,13 @@ function TurnCard({ turn, last, onResults, onBranch }: { turn: Turn; last: boole
 
 /** The client's part: a result for each call. */
 function ResultForm({ calls, onResults }: { calls: { id: string; name: string }[]; onResults: (results: Results) => void }) {
-  const [results, setResults] = useState<Results>(() => Object.fromEntries(calls.map((call) => [call.id, ''])));
+  const [results, setResults, clearResults] = useDraft<Results>(`results.${calls.map((call) => call.id).join('.')}`, Object.fromEntries(calls.map((call) => [call.id, ''])));
   return (
     <form
       class="card card-body stack tight"
       onSubmit={(event) => {
         event.preventDefault();
+        clearResults();
         onResults(results);
       }}
     >

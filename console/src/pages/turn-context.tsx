@@ -64,6 +64,13 @@ function Prompt({ context }: { context: TurnContext }) {
   // One colour for each kind; the table has the tools one by one.
   const kinds = [...new Set(context.parts.map((part) => part.kind))];
   const tone = (kind: Part['kind']): string => TONES[kinds.indexOf(kind) % TONES.length] ?? '';
+  if (!context.parts.length) {
+    return (
+      <Card>
+        <Empty title={t('context.none')}>{t('context.noneText')}</Empty>
+      </Card>
+    );
+  }
   const bars = kinds.map((kind) => ({ name: t(`context.kind.${kind}` as Key), tone: tone(kind), tokens: context.parts.filter((part) => part.kind === kind).reduce((sum, part) => sum + part.tokens, 0) }));
   return (
     <Card title={t('context.prompt', { count: count(context.estimated_tokens) })}>
