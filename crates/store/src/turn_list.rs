@@ -120,6 +120,19 @@ shared_statements! {
             AND (CAST($13 AS text) IS NULL OR user_id = $13)
             AND (CAST($14 AS text) IS NULL OR model = $14)
         GROUP BY 1, 2, 3, 4, 5, 6, 7, 8";
+    /// The same by the hour alone: the rows are in that order, so that nothing is sorted.
+    TenantSql USAGE_BY_HOUR = "
+        SELECT '', '', '', '', '', '', 0, hour,
+            CAST(sum(turns) AS bigint), CAST(sum(failed_turns) AS bigint), CAST(sum(calls) AS bigint),
+            CAST(sum(unpriced_calls) AS bigint), CAST(sum(input_tokens) AS bigint),
+            CAST(sum(cached_input_tokens) AS bigint), CAST(sum(cache_write_tokens) AS bigint),
+            CAST(sum(output_tokens) AS bigint), CAST(sum(reasoning_tokens) AS bigint), CAST(sum(cost) AS bigint)
+        FROM usage_hours
+        WHERE tenant_id = $1 AND hour >= $2 AND hour < $3
+            AND (CAST($4 AS text) IS NULL OR key_id = $4)
+            AND (CAST($5 AS text) IS NULL OR user_id = $5)
+            AND (CAST($6 AS text) IS NULL OR model = $6)
+        GROUP BY hour";
     OperatorSql TENANTS = "SELECT id FROM tenants ORDER BY id";
 }
 
@@ -480,6 +493,10 @@ async fn usage_of<C: SqlConnection>(
             cost: Cost::from_nano_usd(row.get(17)?),
         })
     };
+    if query.group_by == [UsageGroup::Hour] {
+        let values = values![query.from_hour, query.to_hour, &query.key_id, &query.user, &query.model];
+        return connection.tenant(tenant, USAGE_BY_HOUR, values).all(read).await;
+    }
     connection.tenant(tenant, USAGE, values).all(read).await
 }
 
