@@ -11,7 +11,7 @@ import { seed } from './seed';
 import { Upstream } from './upstream';
 
 const ROOT = path.join(path.dirname(fileURLToPath(import.meta.url)), '../..');
-const BINARY = process.env.AMALGAM_BIN ?? path.join(ROOT, 'target/debug/amalgam');
+export const BINARY = process.env.AMALGAM_BIN ?? path.join(ROOT, 'target/debug/amalgam');
 const CHROMIUM = process.env.CHROMIUM_BIN ?? '/usr/bin/chromium';
 const SHOTS = process.env.CONSOLE_SHOTS ?? path.join(ROOT, 'target/console-shots');
 const AXE = readFileSync(path.join(ROOT, 'console/node_modules/axe-core/axe.min.js'), 'utf8');
@@ -159,7 +159,7 @@ export class Visitor {
   }
 
   private async serveFromDisk(dist: string): Promise<void> {
-    await this.context.route(`${this.world.url}/console**`, async (route) => {
+    await this.context.route(/^http:\/\/127\.0\.0\.1:\d+\/console(\/|$|\?)/, async (route) => {
       const name = new URL(route.request().url()).pathname.replace(/^\/console\/?/, '');
       const file = path.join(dist, /^(assets\/|favicon)/.test(name) ? name : 'index.html');
       const types: Record<string, string> = { '.js': 'text/javascript', '.css': 'text/css', '.html': 'text/html', '.svg': 'image/svg+xml' };
