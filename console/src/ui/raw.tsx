@@ -10,6 +10,8 @@ import { CopyButton, IconButton } from './parts';
 import { visibleRows } from './virtual-list';
 
 const LINE = 18;
+/** About the width of a character of the text. */
+const CHARACTER = 7.3;
 
 export function RawText({ text, label }: { text: string; label: string }) {
   const [wanted, setWanted] = useState('');
@@ -23,7 +25,13 @@ export function RawText({ text, label }: { text: string; label: string }) {
   useEffect(() => setHit(0), [needle, text]);
   useEffect(() => {
     const place = hits[hit];
-    if (place !== undefined && view.current) view.current.scrollTop = Math.max(0, lineAt(lines, place) * LINE - 120);
+    const element = view.current;
+    if (place === undefined || !element) return;
+    const line = lineAt(lines, place);
+    element.scrollTop = Math.max(0, line * LINE - 120);
+    // To the side too, in characters of one width.
+    const column = place - (lines[line]?.start ?? 0);
+    element.scrollLeft = Math.max(0, column * CHARACTER - element.clientWidth / 2);
   }, [hits, hit]);
   const { first, last } = visibleRows(scroll.top, scroll.height, LINE, lines.length);
   const move = (step: number): void => setHit(hits.length ? (hit + step + hits.length) % hits.length : 0);
