@@ -46,7 +46,7 @@ pub fn schemas() -> Map<String, Value> {
     answers.subschema_for::<profiles::ProfileDiff>();
     answers.subschema_for::<sessions::SessionMessages>();
     answers.subschema_for::<turns::TurnView>();
-    answers.subschema_for::<turns::ModelCall>();
+    answers.subschema_for::<turns::ModelCallView>();
     answers.subschema_for::<turns::TurnContextView>();
     answers.subschema_for::<overview::OverviewView>();
     answers.subschema_for::<diagnosis::Diagnosis>();

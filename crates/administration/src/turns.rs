@@ -47,7 +47,7 @@ pub struct TurnView {
     #[schemars(schema_with = "input_shape")]
     input: Option<Verbatim>,
     /// The model calls, in order.
-    calls: Vec<ModelCall>,
+    calls: Vec<ModelCallView>,
     tool_calls: Vec<ToolRunView>,
     /// What the turn spent its time on, sorted by start; empty while it runs. The write that ends the turn is not included.
     #[schemars(schema_with = "spans_shape")]
@@ -78,7 +78,8 @@ struct SpanView {
 
 /// The exact record of one model call.
 #[derive(Serialize, JsonSchema)]
-pub struct ModelCall {
+#[schemars(rename = "ModelCall")]
+pub struct ModelCallView {
     /// Starts at 0 within the turn.
     number: u64,
     /// The configured name of the upstream.
@@ -176,12 +177,12 @@ impl Administration<'_> {
     }
 
     /// One model call of a turn, with its exact request and answer. `id` is that of the response.
-    pub async fn turn_call(&self, scope: &Scope, id: &str, number: &str) -> Result<ModelCall, Fault> {
+    pub async fn turn_call(&self, scope: &Scope, id: &str, number: &str) -> Result<ModelCallView, Fault> {
         let (id, admin) = (known_id(TURN, id)?, reader(scope)?);
         let missing = || not_found(CALL, number);
         let stored = self.store.turn_calls(admin, id, CallBodies::Of(number_id(CALL, number)?)).await?.pop();
         let call = stored.ok_or_else(missing)?;
-        let mut calls = vec![ModelCall::new(call, true)];
+        let mut calls = vec![ModelCallView::new(call, true)];
         if let Some(row) = self.turn_row(admin, id).await?
             && let Some(spans) = self.store.spans_of_turn(admin, row.created_at_ms(), id).await?
         {
@@ -223,7 +224,7 @@ impl Administration<'_> {
         let mut view = match (self.store.turn(admin, id).await?, summary) {
             (Some(turn), summary) => {
                 let calls = self.store.turn_calls(admin, id, bodies).await?;
-                let calls = calls.into_iter().map(|call| ModelCall::new(call, bodies != CallBodies::None));
+                let calls = calls.into_iter().map(|call| ModelCallView::new(call, bodies != CallBodies::None));
                 TurnView::new(turn, summary, calls.collect())
             }
             (None, Some(summary)) => TurnView::without_content(summary),
@@ -261,7 +262,7 @@ impl TurnView {
         }
     }
 
-    fn new(turn: TurnRecord, summary: Option<TurnRow>, calls: Vec<ModelCall>) -> Self {
+    fn new(turn: TurnRecord, summary: Option<TurnRow>, calls: Vec<ModelCallView>) -> Self {
         let mut response = Writer::default();
         turn.response.write(&mut response);
         Self {
@@ -278,7 +279,7 @@ impl TurnView {
     }
 }
 
-impl ModelCall {
+impl ModelCallView {
     fn new(stored: StoredCall, with_bodies: bool) -> Self {
         let StoredCall { call, request_bytes, response_bytes } = stored;
         let Transcript { request, response, base, .. } = &call;
@@ -307,7 +308,7 @@ impl ModelCall {
 }
 
 /// Adds the costs in the spans of model calls, which are in the order of the calls.
-fn add_costs(calls: &mut [ModelCall], spans: &Json) {
+fn add_costs(calls: &mut [ModelCallView], spans: &Json) {
     let model_calls = spans.raw().elements().filter(|span| span.get_str("kind").as_deref() == Some("model_call"));
     for (number, span) in (0_u64..).zip(model_calls) {
         let cost = span.get("attributes").and_then(|attributes| attributes.get("cost_usd")?.as_f64());
