@@ -29,17 +29,17 @@ shared_statements! {
             losses, error, base_response, base_number, base_shared
         FROM transcripts
         WHERE tenant_id = $1 AND response_id = $2 AND (CAST($3 AS bigint) IS NULL OR number = $3) ORDER BY number";
-    /// What a call's request builds on, the nearest first.
+    /// What a call's request builds on, with the distance to it.
     TenantSql CALL_BASES = "
-        WITH RECURSIVE part (request, base_response, base_number, base_shared, depth) AS (
-            SELECT request, base_response, base_number, base_shared, 0 FROM transcripts
+        WITH RECURSIVE path (request, base_response, base_number, base_shared, depth) AS (
+            SELECT request, base_response, base_number, base_shared, CAST(0 AS bigint) FROM transcripts
             WHERE tenant_id = $1 AND response_id = $2 AND number = $3
             UNION ALL
-            SELECT earlier.request, earlier.base_response, earlier.base_number, earlier.base_shared, part.depth + 1
-            FROM part JOIN transcripts earlier ON earlier.tenant_id = $1 AND earlier.response_id = part.base_response
-                AND earlier.number = part.base_number
+            SELECT earlier.request, earlier.base_response, earlier.base_number, earlier.base_shared, path.depth + 1
+            FROM path JOIN transcripts earlier ON earlier.tenant_id = $1 AND earlier.response_id = path.base_response
+                AND earlier.number = path.base_number
         )
-        SELECT request, base_response, base_number, base_shared FROM part ORDER BY depth";
+        SELECT request, base_response, base_number, base_shared, depth FROM path";
     TenantSql TURN_EVENTS = "
         SELECT first, last, frames FROM stream_events
         WHERE tenant_id = $1 AND response_id = $2 AND last > $3 ORDER BY last LIMIT $4";
@@ -216,8 +216,10 @@ async fn whole<C: SqlConnection>(
     let mut parts = RequestParts::of(&mut call);
     if let Some(base) = parts.next() {
         let values = values![&base.response_id, base.number];
-        let read = |row: &dyn SqlRow| Ok((row.get::<Bytes>(0)?, rows::base(row, 1)?));
-        let mut earlier = connection.tenant(tenant, CALL_BASES, values).all(read).await?.into_iter();
+        let read = |row: &dyn SqlRow| Ok((row.get::<u64>(4)?, (row.get::<Bytes>(0)?, rows::base(row, 1)?)));
+        let mut earlier = connection.tenant(tenant, CALL_BASES, values).all(read).await?;
+        earlier.sort_by_key(|(depth, _)| *depth);
+        let mut earlier = earlier.into_iter().map(|(_, part)| part);
         while parts.next().is_some() {
             parts.push(earlier.next());
         }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use amalgam_core::{
     Delivery, Fault, Policy, Rights, Scope, ServerTool, Store, TenantState, ToolOutput,
-    store::{CallBodies, StoredResponse, Transcript},
+    store::{CallBodies, StoredResponse, Transcript, TurnRecord},
 };
 use amalgam_engine::{Admission, AdmissionSettings, Engine, Run, ToolLimits};
 use amalgam_store_sqlite::{Sqlite, SqliteOptions};
@@ -70,6 +70,13 @@ impl Bench {
         let delivery = turn.delivery;
         let run = turn.start(&self.engine).await.unwrap();
         finish(run, delivery).await.unwrap()
+    }
+
+    /// The turn as an administrator sees it.
+    #[expect(clippy::disallowed_methods, reason = "a caller of a test needs no credential")]
+    pub(super) async fn record(&self, id: &str) -> TurnRecord {
+        let admin = Scope::authenticated(1, "boss", TenantState::Stored, Rights::ADMIN);
+        self.store.turn(admin.admin().unwrap(), id).await.unwrap().unwrap()
     }
 
     /// The model calls of a turn as an administrator sees them.
