@@ -1,7 +1,7 @@
 // The pages and their place in the navigation. A page's script is loaded when it is opened for the first time.
 
 import type { ComponentType } from 'preact';
-import { isAdmin, isOperator, mayUse } from './session';
+import { maySee, mayUse } from './session';
 import type { Key } from './i18n';
 import { match } from './match';
 import type { IconName } from './ui/icons';
@@ -15,8 +15,6 @@ export interface PageInfo {
   /** Whether the session may see it. */
   allowed?: () => boolean;
 }
-
-const seesTenant = (): boolean => isAdmin.value || isOperator.value || !mayUse.value;
 
 export const PAGES: PageInfo[] = [
   { path: '/', load: () => import('./pages/home'), entry: { label: 'nav.home', icon: 'home', group: 'observe' } },
@@ -52,5 +50,5 @@ export function find(path: string): { page: PageInfo; parameters: Record<string,
 }
 
 export function isAllowed(page: PageInfo): boolean {
-  return page.allowed ? page.allowed() : seesTenant();
+  return page.allowed ? page.allowed() : maySee.value;
 }

@@ -2,6 +2,7 @@
 
 import { computed, signal } from '@preact/signals';
 import { ApiError, call, send, setCsrf, whenSignedOut, type Schemas } from './api/client';
+import { clearDrafts } from './drafts';
 
 export type Session = Schemas['CurrentConsoleSession'];
 
@@ -16,6 +17,8 @@ const has = (right: string) => computed(() => session.value?.rights.some((one) =
 export const isOperator = has('operator');
 export const isAdmin = has('admin');
 export const mayUse = has('use');
+/** Whether the session may see what its tenant has. */
+export const maySee = computed(() => session.value?.rights.some((one) => one === 'view' || one === 'admin' || one === 'operator') ?? false);
 /** Whether the session may change things of its tenant. */
 export const mayChange = computed(() => isAdmin.value || isOperator.value);
 
@@ -70,5 +73,6 @@ export async function signOut(): Promise<void> {
     if (!(error instanceof ApiError) || error.status !== 401) throw error;
   }
   setCsrf(null);
+  clearDrafts();
   session.value = null;
 }

@@ -24,6 +24,7 @@ describe('pages that change something', () => {
     await page.getByRole('link', { name: 'New profile' }).click();
     await page.getByLabel('Name').fill('poet');
     await page.getByLabel('Prompt').fill('You write poems.\nShort ones.');
+    await page.getByRole('button', { name: 'Show all tools' }).click();
     await page.getByLabel('get_course_detail').check();
     await page.getByRole('button', { name: 'Review and save' }).click();
     await page.getByRole('button', { name: 'Save', exact: true }).click();

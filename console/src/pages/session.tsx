@@ -5,6 +5,7 @@ import { dateTime } from '../format';
 import { t } from '../i18n';
 import { useLoad } from '../hooks';
 import { href } from '../router';
+import { tenantOfPage } from '../tenant';
 import { LongText } from '../ui/conversation';
 import { Icon } from '../ui/icons';
 import { Card, Code, Empty, Failure, Loading, Page, Status, Tag } from '../ui/parts';
@@ -13,12 +14,12 @@ type Session = Schemas['Session'];
 type Message = Schemas['SessionMessage'];
 
 /** All messages of a thread; the API gives them in pages. */
-async function whole(id: string, signal: AbortSignal): Promise<Session> {
+async function whole(id: string, tenant: string | null, signal: AbortSignal): Promise<Session> {
   const options = { path: { session_id: id }, signal };
-  const first = await call('get', '/admin/sessions/{session_id}', { ...options, query: { limit: 100 } });
+  const first = await call('get', '/admin/sessions/{session_id}', { ...options, query: { tenant_id: tenant, limit: 100 } });
   const messages = [...first.messages];
   for (let page = first; page.has_more && page.last_id !== null && messages.length < 2000; ) {
-    page = await call('get', '/admin/sessions/{session_id}', { ...options, query: { limit: 100, after: page.last_id } });
+    page = await call('get', '/admin/sessions/{session_id}', { ...options, query: { tenant_id: tenant, limit: 100, after: page.last_id } });
     messages.push(...page.messages);
   }
   return { ...first, messages: messages.sort((one, other) => one.id - other.id) };
@@ -26,7 +27,8 @@ async function whole(id: string, signal: AbortSignal): Promise<Session> {
 
 export default function SessionPage({ parameters }: { parameters: Record<string, string> }) {
   const id = parameters.id ?? '';
-  const session = useLoad((signal) => whole(id, signal), [id]);
+  const tenant = tenantOfPage();
+  const session = useLoad((signal) => whole(id, tenant, signal), [id, tenant]);
   const title = t('sessions.number', { id });
   const save = (data: Session): void => {
     const url = URL.createObjectURL(new Blob([JSON.stringify(data, null, 2)], { type: 'application/json' }));
@@ -48,7 +50,7 @@ export default function SessionPage({ parameters }: { parameters: Record<string,
               <Icon name="download" />
               {t('sessions.export')}
             </button>
-            <a class="button" href={href('/turns', { session: id })}>
+            <a class="button" href={href('/turns', { session: id, tenant })}>
               {t('sessions.turns')}
             </a>
           </>
@@ -85,7 +87,7 @@ function Messages({ messages }: { messages: Message[] }) {
                 <Code text={JSON.stringify(record.value, null, 2)} label={record.kind} />
               </details>
             ))}
-            {message.response_id && <a class="small" href={href(`/turns/${message.response_id}`)}>{t('play.turn')}</a>}
+            {message.response_id && <a class="small" href={href(`/turns/${message.response_id}`, { tenant: tenantOfPage() })}>{t('play.turn')}</a>}
           </div>
         </li>
       ))}

@@ -2,6 +2,7 @@
 
 import { useState } from 'preact/hooks';
 import { call, send, type Schemas } from '../api/client';
+import { useDraft } from '../drafts';
 import { count, dateTime, duration } from '../format';
 import { useAction, useLoad, useStored } from '../hooks';
 import { t } from '../i18n';
@@ -229,7 +230,7 @@ function Statistics({ statistics }: { statistics: Schemas['ToolStatistics'] | nu
 /** A call with arguments from a form that the schema makes. */
 function Trial({ tool, common }: { tool: BankTool; common: string | null }) {
   const fields = fieldsOf(tool.parameters);
-  const [values, setValues] = useState<Record<string, string>>({});
+  const [values, setValues] = useDraft<Record<string, string>>(`tool.${tool.name}`, {});
   const [result, setResult] = useState<Schemas['Trial']>();
   const trial = useAction(async () => {
     setResult(await call('post', '/admin/tools/{name}/try', { path: { name: tool.name }, query: { common }, body: { arguments: argumentsOf(fields, values) } }));

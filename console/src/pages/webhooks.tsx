@@ -2,6 +2,7 @@
 
 import { useState } from 'preact/hooks';
 import { call, send, type Schemas } from '../api/client';
+import { useDraft } from '../drafts';
 import { useAction } from '../hooks';
 import { t } from '../i18n';
 import { usePaged } from '../paged';
@@ -99,10 +100,13 @@ export function Webhooks() {
 }
 
 function CreateEndpoint({ onClose }: { onClose: () => void }) {
-  const [url, setUrl] = useState('');
-  const [events, setEvents] = useState<string[]>(['response.completed']);
+  const [draft, setDraft, clearDraft] = useDraft('webhook.new', { url: '', events: ['response.completed'] });
+  const { url, events } = draft;
   const [made, setMade] = useState<Schemas['NewWebhookEndpoint']>();
-  const create = useAction(async () => setMade(await call('post', '/v1/webhook_endpoints', { body: { url: url.trim(), event_types: events } })));
+  const create = useAction(async () => {
+    setMade(await call('post', '/v1/webhook_endpoints', { body: { url: url.trim(), event_types: events } }));
+    clearDraft();
+  });
   if (made) {
     return (
       <Dialog title={t('webhooks.made')} onClose={onClose} foot={<button type="button" class="button primary" onClick={onClose}>{t('action.done')}</button>}>
@@ -121,11 +125,11 @@ function CreateEndpoint({ onClose }: { onClose: () => void }) {
         </button>
       }
     >
-      <TextField label={t('webhooks.url')} value={url} onInput={setUrl} placeholder="https://example.com/hook" autofocus />
+      <TextField label={t('webhooks.url')} value={url} onInput={(next) => setDraft({ ...draft, url: next })} placeholder="https://example.com/hook" autofocus />
       <fieldset class="field">
         <legend>{t('webhooks.events')}</legend>
         {EVENTS.map((name) => (
-          <Check key={name} label={<code>{name}</code>} checked={events.includes(name)} onChange={(on) => setEvents(on ? [...events, name] : events.filter((one) => one !== name))} />
+          <Check key={name} label={<code>{name}</code>} checked={events.includes(name)} onChange={(on) => setDraft({ ...draft, events: on ? [...events, name] : events.filter((one) => one !== name) })} />
         ))}
       </fieldset>
       {create.error && <Failure error={create.error} />}

@@ -2,6 +2,8 @@
 //!
 //! Checks run in the order in which a turn would fail. Nothing is changed and no model is called.
 
+use std::time::Duration;
+
 use amalgam_app::{Application, assistant::with_default_model, is_id};
 use amalgam_assistant::settings::{EffectiveSettings, Origin};
 use amalgam_core::{
@@ -201,6 +203,21 @@ async fn inspect_model(
         (None, _) => false,
     };
     Ok((resolved, key, known))
+}
+
+/// The model that assistants of a tenant use, and whether an upstream serves it; unknown if that takes longer than `patience`.
+pub(super) async fn default_model(
+    app: &Application,
+    tenant: &Scope,
+    patience: Duration,
+) -> Result<(String, Option<bool>), Fault> {
+    let configs = app.tenant_configs();
+    let stored = configs.load(within(tenant)?).await?;
+    let name = with_default_model(&*app.catalog, configs.resolve(&stored, None)).await.model.value;
+    match tokio::time::timeout(patience, inspect_model(app, tenant, None)).await {
+        Ok(found) => found.map(|(_, _, known)| (name, Some(known))),
+        Err(_) => Ok((name, None)),
+    }
 }
 
 impl Diagnosis {

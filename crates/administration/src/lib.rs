@@ -15,6 +15,7 @@ pub mod knowledge;
 pub mod limits;
 mod list;
 pub mod modes;
+pub mod overview;
 pub mod prices;
 pub mod profiles;
 pub mod reload;

@@ -4,8 +4,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, tr
 use serde_json::{Map, Value, json};
 
 use super::{
-    List, approvals, audit, configs, console, diagnosis, keys, knowledge, limits, modes, profiles, reload, sessions,
-    tenants, tool_bank, turn_list, turns, usage, webhooks,
+    List, approvals, audit, configs, console, diagnosis, keys, knowledge, limits, modes, overview, profiles, reload,
+    sessions, tenants, tool_bank, turn_list, turns, usage, webhooks,
 };
 
 /// The schemas of all objects of the administration, by name.
@@ -26,6 +26,7 @@ pub fn schemas() -> Map<String, Value> {
         "Documents, ordered by source and path.",
     );
     list::<turn_list::TurnRow, &str>(&mut answers, "TurnList", "Turns without their content, newest first.");
+    list::<turns::TurnEventView, u64>(&mut answers, "TurnEventList", "Stored events of a turn, in order.");
     list::<audit::AuditEntryView, &str>(&mut answers, "AuditList", "Entries of the audit, newest first.");
     list::<webhooks::EndpointView, &str>(&mut answers, "WebhookEndpointList", "Webhook endpoints, ordered by id.");
     list::<webhooks::DeliveryView, &str>(&mut answers, "WebhookDeliveryList", "Deliveries, newest first.");
@@ -45,6 +46,9 @@ pub fn schemas() -> Map<String, Value> {
     answers.subschema_for::<profiles::ProfileDiff>();
     answers.subschema_for::<sessions::SessionMessages>();
     answers.subschema_for::<turns::TurnView>();
+    answers.subschema_for::<turns::ModelCallView>();
+    answers.subschema_for::<turns::TurnContextView>();
+    answers.subschema_for::<overview::OverviewView>();
     answers.subschema_for::<diagnosis::Diagnosis>();
     answers.subschema_for::<reload::ReloadReport>();
 

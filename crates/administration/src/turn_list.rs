@@ -36,7 +36,7 @@ pub struct TurnRow {
     /// The API.
     #[schemars(extend("enum" = ["responses", "chat_completions", "embeddings", "assistant", "execute", "messages"]))]
     pub door: &'static str,
-    session_id: Option<String>,
+    pub(super) session_id: Option<String>,
     profile: Option<String>,
     /// The model that was asked for.
     pub requested_model: String,

@@ -17,6 +17,7 @@ mod limits;
 mod processes;
 mod responses;
 mod tenancy;
+mod turn_details;
 mod turn_list;
 mod turns;
 mod webhooks;
@@ -57,6 +58,7 @@ pub use responses::{
     StoredResponse,
 };
 pub use tenancy::{KeyRecord, NewKey, TenancyStore, TenantChange, TenantRecord};
+pub use turn_details::{CallBodies, RecentTurns, StoredCall, TurnDetailStore};
 pub use turn_list::{
     ListedTurn, TurnCursor, TurnFilter, TurnPage, TurnsOf, UsageGroup, UsageQuery, UsageStore, UsageSums,
 };
@@ -74,6 +76,7 @@ pub trait Store:
     ResponseStore
     + ResponseSettingsStore
     + TurnStore
+    + TurnDetailStore
     + UsageStore
     + ConversationStore
     + BankStore

@@ -23,11 +23,12 @@ use amalgam_core::{
     Admin, AuditDraft, AuditHead, AuditRow, BoxFuture, Catalog, Clock, Fault, Fetch, FetchedFile, ModelCard,
     ModelSelection, Operator, Rights, Route, Scope, Seal, Store, TenantState,
     store::{
-        Answer, AppendOutcome, AuditFilter, AuditStore, CancelOutcome, Claim, Conversation, ConversationItem,
-        ConversationStore, EventTail, FlushMeter, IdempotencyKey, KeyRecord, Lineage, Listing, NewItem, NewKey, Page,
-        ProcessId, ProcessStore, PruneCounts, QueuedTurn, RecoveryCounts, Reset, ResponseStore, Retention, Stored,
-        StoredResponse, TenancyStore, TenantChange, TenantRecord, TurnCursor, TurnFilter, TurnPage, TurnRecord,
-        TurnStore, TurnWrite, TurnsOf, UsageQuery, UsageStore, UsageSums, WriteOutcome,
+        Answer, AppendOutcome, AuditFilter, AuditStore, CallBodies, CancelOutcome, Claim, Conversation,
+        ConversationItem, ConversationStore, EventChunk, EventTail, FlushMeter, IdempotencyKey, KeyRecord, Lineage,
+        Listing, NewItem, NewKey, Page, ProcessId, ProcessStore, PruneCounts, QueuedTurn, RecentTurns, RecoveryCounts,
+        Reset, ResponseStore, Retention, Stored, StoredCall, StoredResponse, TenancyStore, TenantChange, TenantRecord,
+        TurnCursor, TurnDetailStore, TurnFilter, TurnPage, TurnRecord, TurnStore, TurnWrite, TurnsOf, UsageQuery,
+        UsageStore, UsageSums, WriteOutcome,
     },
 };
 use amalgam_engine::{Admission, AdmissionSettings, Engine, EngineSettings, QueueLimits, ToolLimits};
@@ -254,6 +255,36 @@ impl ResponseStore for Nothing {
     }
 
     fn events<'a>(&'a self, _: &'a Scope, _: &'a str, _: Option<u64>, _: usize) -> Stored<'a, Option<EventTail>> {
+        gives(None)
+    }
+}
+
+impl TurnDetailStore for Nothing {
+    fn turn_calls<'a>(&'a self, _: Admin<'a>, _: &'a str, _: CallBodies) -> Stored<'a, Vec<StoredCall>> {
+        gives(Vec::new())
+    }
+
+    fn turn_events<'a>(&'a self, _: Admin<'a>, _: &'a str, _: Option<u64>, _: usize) -> Stored<'a, Vec<EventChunk>> {
+        gives(Vec::new())
+    }
+
+    fn response_of_item<'a>(&'a self, _: Admin<'a>, _: amalgam_core::Stem) -> Stored<'a, Option<String>> {
+        gives(None)
+    }
+
+    fn response_of_call<'a>(&'a self, _: Admin<'a>, _: &'a str) -> Stored<'a, Option<String>> {
+        gives(None)
+    }
+
+    fn recent_turns<'a>(&'a self, _: TurnsOf<'a>, _: u64, _: usize, _: usize) -> Stored<'a, RecentTurns> {
+        gives(RecentTurns::default())
+    }
+
+    fn has_turns<'a>(&'a self, _: TurnsOf<'a>) -> Stored<'a, bool> {
+        gives(false)
+    }
+
+    fn turn_before<'a>(&'a self, _: Admin<'a>, _: &'a str, _: u64) -> Stored<'a, Option<String>> {
         gives(None)
     }
 }

@@ -34,6 +34,7 @@ mod store;
 mod tenancy;
 mod tenant_cache;
 pub mod transfer;
+mod turn_details;
 pub mod turn_list;
 mod values;
 mod webhooks;

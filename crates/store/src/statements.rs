@@ -5,7 +5,7 @@ use crate::{
     agents, approvals, audit, bank, console, conversations, courses, execute, files, knowledge, limits, modes,
     session_queue, sessions,
     sql::{Declared, OperatorSql, TenantSql, UserSql},
-    tenancy, turn_list, webhooks,
+    tenancy, turn_details, turn_list, webhooks,
 };
 
 macro_rules! statement_set {
@@ -35,6 +35,7 @@ macro_rules! statement_set {
                     session_queue::ALL,
                     sessions::ALL,
                     tenancy::ALL,
+                    turn_details::ALL,
                     turn_list::ALL,
                     webhooks::ALL,
                 ];

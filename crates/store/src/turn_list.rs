@@ -90,6 +90,11 @@ shared_statements! {
             AND (CAST($18 AS bigint) IS NULL OR cost >= $18)
             AND (CAST($20 AS bigint) IS NULL OR CASE WHEN stored THEN 1 ELSE 0 END = $20)
         ORDER BY created_at DESC, response_id DESC LIMIT $19";
+    pub(crate) TenantSql LISTED_TURN = "
+        SELECT tenant_id, response_id, request_id, key_id, user_id, wire, session_id, profile, requested_model, upstream,
+            model, status, error, created_at, ended_at, first_token_ms, input_tokens, cached_input_tokens,
+            cache_write_tokens, output_tokens, reasoning_tokens, cost, calls, retries, losses, tools, stored, trace
+        FROM turns WHERE tenant_id = $1 AND created_at = $2 AND response_id = $3";
     /// The last of the turns that a page looked at, if there were so many.
     TenantSql LAST_LOOKED_AT = "
         SELECT created_at, response_id FROM turns
@@ -115,6 +120,19 @@ shared_statements! {
             AND (CAST($13 AS text) IS NULL OR user_id = $13)
             AND (CAST($14 AS text) IS NULL OR model = $14)
         GROUP BY 1, 2, 3, 4, 5, 6, 7, 8";
+    /// The same by the hour alone: the rows are in that order, so that nothing is sorted.
+    TenantSql USAGE_BY_HOUR = "
+        SELECT '', '', '', '', '', '', 0, hour,
+            CAST(sum(turns) AS bigint), CAST(sum(failed_turns) AS bigint), CAST(sum(calls) AS bigint),
+            CAST(sum(unpriced_calls) AS bigint), CAST(sum(input_tokens) AS bigint),
+            CAST(sum(cached_input_tokens) AS bigint), CAST(sum(cache_write_tokens) AS bigint),
+            CAST(sum(output_tokens) AS bigint), CAST(sum(reasoning_tokens) AS bigint), CAST(sum(cost) AS bigint)
+        FROM usage_hours
+        WHERE tenant_id = $1 AND hour >= $2 AND hour < $3
+            AND (CAST($4 AS text) IS NULL OR key_id = $4)
+            AND (CAST($5 AS text) IS NULL OR user_id = $5)
+            AND (CAST($6 AS text) IS NULL OR model = $6)
+        GROUP BY hour";
     OperatorSql TENANTS = "SELECT id FROM tenants ORDER BY id";
 }
 
@@ -319,13 +337,13 @@ impl<E: SqlEngine> UsageStore for SqlStore<E> {
 }
 
 /// The tenants of a list.
-enum ListedTenants {
+pub(crate) enum ListedTenants {
     One(TenantKey),
     All(Operator),
 }
 
 impl ListedTenants {
-    fn of(of: TurnsOf<'_>) -> Self {
+    pub(crate) fn of(of: TurnsOf<'_>) -> Self {
         match of {
             TurnsOf::Tenant(within) => Self::One(TenantKey::within(within)),
             TurnsOf::All(operator) => Self::All(operator),
@@ -333,7 +351,7 @@ impl ListedTenants {
         }
     }
 
-    async fn list<C: SqlConnection>(&self, connection: &C) -> Result<Vec<TenantKey>, C::Failure> {
+    pub(crate) async fn list<C: SqlConnection>(&self, connection: &C) -> Result<Vec<TenantKey>, C::Failure> {
         match *self {
             Self::One(tenant) => Ok(vec![tenant]),
             Self::All(operator) => {
@@ -475,6 +493,10 @@ async fn usage_of<C: SqlConnection>(
             cost: Cost::from_nano_usd(row.get(17)?),
         })
     };
+    if query.group_by == [UsageGroup::Hour] {
+        let values = values![query.from_hour, query.to_hour, &query.key_id, &query.user, &query.model];
+        return connection.tenant(tenant, USAGE_BY_HOUR, values).all(read).await;
+    }
     connection.tenant(tenant, USAGE, values).all(read).await
 }
 
@@ -488,7 +510,7 @@ fn tokens(row: &dyn SqlRow, from: usize) -> Result<TokenSums, StoreError> {
     })
 }
 
-fn listed_turn(row: &dyn SqlRow) -> Result<ListedTurn, StoreError> {
+pub(crate) fn listed_turn(row: &dyn SqlRow) -> Result<ListedTurn, StoreError> {
     let tools: Option<&str> = row.optional(25)?;
     Ok(ListedTurn {
         tenant_id: row.get(0)?,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use amalgam_administration::turn_list::{TurnQuery, TurnRow};
 use amalgam_core::Scope;
-use amalgam_core::store::{Order, Page};
+use amalgam_core::store::{CallBodies, Order, Page};
 use clap::{Args, Subcommand};
 
 use crate::cli::StoreArgs;
@@ -144,7 +144,7 @@ pub(crate) async fn run(args: TurnsArgs) -> anyhow::Result<ExitCode> {
         Action::Show { id, tenant, common } => {
             let context = CommandContext::open_read_only(common.config).await?;
             let scope = context.administrator(tenant).await?;
-            print_object(&context.administration().turn(&scope, &id).await?)?;
+            print_object(&context.administration().turn(&scope, &id, CallBodies::All).await?)?;
         }
         Action::Tail { filter, common } => tail(&filter, common).await?,
     }

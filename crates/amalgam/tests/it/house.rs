@@ -31,7 +31,7 @@ const MAY_KNOW: [(&str, &[&str]); 27] = [
     ("tokens", &["protocol", "core"]),
     ("engine", &["protocol", "core", "emitter"]),
     ("app", &["protocol", "core", "emitter", "knowledge", "assistant", "execute", "chat-completions", "engine"]),
-    ("administration", &["protocol", "core", "assistant", "execute", "app"]),
+    ("administration", &["protocol", "core", "tokens", "assistant", "execute", "app"]),
     ("pages", &[]),
     ("listener", &["core"]),
     (

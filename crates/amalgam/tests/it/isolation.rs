@@ -261,7 +261,9 @@ fn path_to(route: &str, owned: &Owned) -> Option<String> {
         }
         path @ "/api/v2/ai-agent/respond/{response_id}/" => path.replace("{response_id}", &owned.answer),
         path if path.starts_with("/admin/knowledge/{collection}") => path.replace("{collection}", &owned.collection),
-        path @ "/admin/turns/{response_id}" => path.replace("{response_id}", &owned.response),
+        path if path.starts_with("/admin/turns/{response_id}") => {
+            path.replace("{response_id}", &owned.response).replace("{number}", "0")
+        }
         _ => return None,
     };
     (!path.contains('{')).then_some(path)
@@ -424,6 +426,10 @@ async fn seen(client: &Client, owned: &Owned) -> Vec<String> {
         format!("/v1/files/{}", owned.file),
         format!("/v1/files/{}/content", owned.file),
         format!("/admin/turns/{}", owned.response),
+        format!("/admin/turns/{}/calls/0", owned.response),
+        format!("/admin/turns/{}/context", owned.response),
+        format!("/admin/turns/{}/events", owned.response),
+        format!("/admin/turns/{}", owned.item),
         "/admin/keys".to_owned(),
         "/admin/knowledge".to_owned(),
         format!("/admin/knowledge/{}", owned.collection),

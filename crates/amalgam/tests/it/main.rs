@@ -85,6 +85,7 @@ mod tool_bank;
 mod tool_history;
 mod transcripts;
 mod truncation;
+mod turn_details;
 mod turn_list;
 mod unknown_models;
 mod upstream_state;

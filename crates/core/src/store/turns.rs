@@ -161,8 +161,6 @@ pub struct TurnRecord {
     pub response: super::StoredResponse,
     /// Its owner.
     pub user: String,
-    /// The calls in order.
-    pub transcripts: Vec<Transcript>,
     /// The server-run tool calls, in order.
     pub tools: Vec<ToolRun>,
 }
@@ -248,6 +246,6 @@ pub trait TurnStore: Send + Sync {
         answer: Option<Answer>,
     ) -> Stored<'a, ()>;
 
-    /// A turn of the administrator's tenant, with its model calls.
+    /// A turn of the administrator's tenant, without its model calls.
     fn turn<'a>(&'a self, admin: Admin<'a>, response_id: &'a str) -> Stored<'a, Option<TurnRecord>>;
 }

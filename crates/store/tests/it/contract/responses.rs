@@ -1,8 +1,8 @@
 //! Responses: written step by step, read, cancelled, deleted.
 
 use amalgam_core::store::{
-    Base, Begin, CancelOutcome, Ending, ResponseState, Retention, StoredResponse, Transcript, TurnWrite, Within,
-    WriteOutcome,
+    Base, Begin, CallBodies, CancelOutcome, Ending, ResponseState, Retention, StoredResponse, Transcript, TurnWrite,
+    Within, WriteOutcome,
 };
 use amalgam_protocol::{ErrorObject, Json, Provenance, ReportedUsage, Status, Usage};
 use bytes::Bytes;
@@ -129,9 +129,7 @@ pub(crate) async fn a_response_that_has_ended_takes_no_more(store: Engine) {
     }
     assert_eq!(store.response(&anna(), &turn.id).await.unwrap(), before);
     assert_eq!(store.events(&anna(), &turn.id, None, 9).await.unwrap().unwrap().chunks, []);
-    let admin = anna();
-    let seen = store.turn(admin.admin().unwrap(), &turn.id).await.unwrap().unwrap();
-    assert_eq!(seen.transcripts, []);
+    assert_eq!(requests_of(&store, &turn).await, []);
 }
 
 pub(crate) async fn a_response_of_another_process_takes_nothing(store: Engine) {
@@ -273,7 +271,7 @@ pub(crate) async fn a_deleted_response_is_gone_with_its_events_and_calls(store: 
     // Were the same id ever made again, nothing of the old response would be in it.
     keep(&store, &anna(), turn.beginning(begin)).await;
     assert_eq!(store.events(&anna(), &turn.id, None, 9).await.unwrap().unwrap().chunks, []);
-    assert_eq!(store.turn(admin.admin().unwrap(), &turn.id).await.unwrap().unwrap().transcripts, []);
+    assert_eq!(requests_of(&store, &turn).await, []);
 }
 
 pub(crate) async fn model_calls_are_kept_exactly(store: Engine) {
@@ -293,11 +291,26 @@ pub(crate) async fn model_calls_are_kept_exactly(store: Engine) {
     // An administrator sees what every user of the tenant has.
     let boss = scope(1, "boss");
     let seen = store.turn(boss.admin().unwrap(), &turn.id).await.unwrap().unwrap();
-    assert_eq!(seen.transcripts, [call(0), plain]);
+    let calls = requests_of(&store, &turn).await;
+    assert_eq!(calls, [call(0), plain]);
+    let admin = boss.admin().unwrap();
+    let second = store.turn_calls(admin, &turn.id, CallBodies::Of(1)).await.unwrap();
+    assert_eq!(second.into_iter().map(|stored| stored.call).collect::<Vec<_>>(), calls[1..]);
+    let lengths: Vec<_> = calls.iter().map(|call| (call.request.len() as u64, call.response.len() as u64)).collect();
+    let heads = store.turn_calls(admin, &turn.id, CallBodies::None).await.unwrap();
+    assert_eq!(heads.iter().map(|head| (head.request_bytes, head.response_bytes)).collect::<Vec<_>>(), lengths);
+    let without = |call: &Transcript| Transcript { request: Bytes::new(), response: Bytes::new(), ..call.clone() };
+    assert_eq!(
+        heads.into_iter().map(|head| head.call).collect::<Vec<_>>(),
+        calls.iter().map(without).collect::<Vec<_>>()
+    );
     assert_eq!(seen.user, "anna");
     assert_eq!(Some(seen.response), store.response(&anna(), &turn.id).await.unwrap());
     let elsewhere = scope(2, "anna");
     assert_eq!(store.turn(elsewhere.admin().unwrap(), &turn.id).await.unwrap(), None);
+    for bodies in [CallBodies::None, CallBodies::All, CallBodies::Of(0)] {
+        assert_eq!(store.turn_calls(elsewhere.admin().unwrap(), &turn.id, bodies).await.unwrap(), []);
+    }
 }
 
 /// A finished turn whose one call goes on from the first `shared` bytes of `earlier`'s.
@@ -311,7 +324,8 @@ async fn going_on(store: &Engine, earlier: Option<(&Turn, u64)>, request: &'stat
 
 async fn requests_of(store: &Engine, turn: &Turn) -> Vec<Transcript> {
     let admin = anna();
-    store.turn(admin.admin().unwrap(), &turn.id).await.unwrap().unwrap().transcripts
+    let calls = store.turn_calls(admin.admin().unwrap(), &turn.id, CallBodies::All).await.unwrap();
+    calls.into_iter().map(|stored| stored.call).collect()
 }
 
 fn whole(request: &'static str, asked_at_ms: u64) -> Vec<Transcript> {
