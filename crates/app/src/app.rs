@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use amalgam_core::{Catalog, Clock, Retrieval, Seal, Store, ToolProvider, WebhookSender};
+use amalgam_core::{Catalog, Clock, Embedder, Retrieval, Seal, Store, ToolProvider, WebhookSender};
 use amalgam_engine::{Engine, QueueLimits};
 
 use crate::{
@@ -66,6 +66,8 @@ pub struct Application {
     pub webhook_sender: Arc<dyn WebhookSender>,
     /// Searches the knowledge of a tenant.
     pub knowledge: Arc<dyn Retrieval>,
+    /// Computes embeddings with the models in force.
+    pub embedder: Arc<dyn Embedder>,
     /// The installation's settings of the tenant assistant.
     pub assistant: AssistantSettings,
     /// The installation's settings of the strict contract.

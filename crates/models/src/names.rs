@@ -10,6 +10,7 @@ use std::{
 
 use amalgam_core::{
     BoxFuture, Candidate, Catalog, Embedder, Fault, FaultKind, ModelCard, ModelSelection, Price, Route, Scope, Seal,
+    UpstreamCheck,
 };
 use futures_util::{StreamExt as _, stream::FuturesOrdered};
 
@@ -260,6 +261,10 @@ impl ModelNames {
 impl Catalog for ModelNames {
     fn resting(&self) -> Vec<(String, bool)> {
         self.registry.resting()
+    }
+
+    fn check<'a>(&'a self, upstream: &'a str) -> BoxFuture<'a, Option<UpstreamCheck>> {
+        Box::pin(self.registry.check(upstream))
     }
 
     fn resolve<'a>(&'a self, _scope: &'a Scope, name: &'a str) -> BoxFuture<'a, Result<Option<Route>, Fault>> {

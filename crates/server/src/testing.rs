@@ -122,6 +122,7 @@ pub(crate) fn app(state: TenantState) -> Arc<App> {
         webhook_sender: Arc::new(Nothing),
         toolbox: Arc::new(Nothing),
         knowledge: Arc::new(Nothing),
+        embedder: Arc::new(Nothing),
         execute: ExecuteSettings::default(),
         assistant: AssistantSettings::default(),
         limits,
@@ -223,6 +224,10 @@ impl Store for Nothing {
 
     fn ping(&self) -> Stored<'_, ()> {
         gives(())
+    }
+
+    fn size(&self, _: Operator) -> Stored<'_, u64> {
+        gives(0)
     }
 }
 

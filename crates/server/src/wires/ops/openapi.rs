@@ -23,12 +23,13 @@ macro_rules! data {
 
 const BASE: [(&str, &str); 1] = data!["document.json"];
 
-const PATHS: [(&str, &str); 17] = data![
+const PATHS: [(&str, &str); 20] = data![
     "paths/agents.json",
     "paths/assistant.json",
     "paths/audit.json",
     "paths/console.json",
     "paths/conversations.json",
+    "paths/courses.json",
     "paths/execute.json",
     "paths/files.json",
     "paths/knowledge.json",
@@ -37,7 +38,9 @@ const PATHS: [(&str, &str); 17] = data![
     "paths/modes.json",
     "paths/operations.json",
     "paths/responses.json",
+    "paths/system.json",
     "paths/tenants.json",
+    "paths/threads.json",
     "paths/tools.json",
     "paths/turns.json",
     "paths/webhooks.json",
