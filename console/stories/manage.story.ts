@@ -167,9 +167,11 @@ describe('pages that change something', () => {
     await visitor.open('/system');
     await visitor.settled('System');
     await page.getByText('ready').waitFor();
-    await page.getByRole('button', { name: 'Reload the configuration' }).click();
-    await page.getByText('The configuration has not changed.').waitFor();
     await visitor.look('system');
+    await page.getByRole('tab', { name: 'Configuration' }).click();
+    await page.getByRole('button', { name: 'Look for changes' }).click();
+    await page.getByText('The configuration has not changed.').waitFor();
+    await page.getByRole('button', { name: 'Close' }).click();
     await page.getByRole('tab', { name: 'Audit' }).click();
     await page.getByText('tenant.create').first().waitFor();
     await visitor.look('audit');
