@@ -79,7 +79,7 @@ describe('pages that change something', () => {
     await page.getByLabel('course_id *').fill('28');
     await page.getByRole('button', { name: 'Run' }).click();
     await page.getByText('Leadership Foundations').waitFor();
-    await page.getByLabel('Profile').fill('course-assistant');
+    await page.getByLabel('Profile').selectOption('course-assistant');
     await page.getByRole('button', { name: 'Check' }).click();
     await page.locator('.bullets li').first().waitFor();
     await visitor.look('tool', { fullPage: true });
@@ -188,6 +188,16 @@ describe('pages that change something', () => {
     await page.getByRole('button', { name: 'Done' }).click();
     await page.getByText('http://127.0.0.1:9/hook').waitFor();
     await visitor.look('webhooks');
+    await page.getByRole('button', { name: 'Change' }).click();
+    await page.getByRole('dialog').getByLabel('response.failed').check();
+    await visitor.look('webhook-change');
+    await page.getByRole('dialog').getByRole('button', { name: 'Save' }).click();
+    await page.getByRole('row', { name: /response\.failed/ }).waitFor();
+    await page.getByRole('button', { name: 'Rotate secret' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Rotate secret' }).click();
+    await page.getByText('The secret was replaced').waitFor();
+    expect((await page.getByRole('dialog').locator('pre').innerText()).trim()).toMatch(/^whsec_/);
+    await page.getByRole('button', { name: 'Done' }).click();
     visitor.expectQuiet();
   });
 });

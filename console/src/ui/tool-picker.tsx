@@ -1,17 +1,37 @@
 // Chooses tools of the tool bank.
 
-import { call } from '../api/client';
+import { useState } from 'preact/hooks';
+import { call, type Schemas } from '../api/client';
 import { useLoad } from '../hooks';
 import { t } from '../i18n';
 import { Check, Failure } from './parts';
 
+/** With fewer tools than this, searching is no help. */
+const MANY = 30;
+
+/** The names of all tools, however many pages they have. */
+async function allNames(signal: AbortSignal): Promise<string[]> {
+  const names: string[] = [];
+  let after: string | null | undefined;
+  do {
+    const page: Schemas['ToolList'] = await call('get', '/admin/tools', { query: { limit: 100, after }, signal });
+    names.push(...page.data.map((tool) => tool.name));
+    after = page.has_more ? page.last_id : null;
+  } while (after);
+  return names;
+}
+
 export function ToolPicker({ selected, onChange }: { selected: string[]; onChange: (names: string[]) => void }) {
-  const tools = useLoad((signal) => call('get', '/admin/tools', { query: { limit: 100 }, signal }), []);
-  const names = [...new Set([...(tools.data?.data.map((tool) => tool.name) ?? []), ...selected])].sort();
+  const tools = useLoad(allNames, []);
+  const [query, setQuery] = useState('');
+  const all = [...new Set([...(tools.data ?? []), ...selected])].sort();
+  const wanted = query.trim().toLowerCase();
+  const names = all.filter((name) => !wanted || name.toLowerCase().includes(wanted));
   return (
     <fieldset class="field">
       <legend>{t('turns.tools')}</legend>
       {tools.error && <Failure error={tools.error} />}
+      {all.length > MANY && <input class="input" type="search" aria-label={t('tools.find')} placeholder={t('tools.find')} value={query} onInput={(event) => setQuery(event.currentTarget.value)} />}
       <div class="tool-picker">
         {names.map((name) => (
           <Check key={name} label={<code>{name}</code>} checked={selected.includes(name)} onChange={(on) => onChange(on ? [...selected, name] : selected.filter((one) => one !== name))} />
