@@ -35,7 +35,7 @@ pub use context::{ConnectionMemory, no_such_response};
 pub(crate) use files::check as check_files;
 pub(crate) use profile::apply as apply_profile;
 pub use queue::QueueRunner;
-pub use reply::{ResponseEvents, HeadDue, ReplyBody, ReplyHead, TurnReply, follow, head_or_start, respond};
+pub use reply::{HeadDue, ReplyBody, ReplyHead, ResponseEvents, TurnReply, follow, head_or_start, respond};
 pub(crate) use reply::{StartFuture, opening, reply, reply_detached};
 pub use request::{HistorySource, OfferedTools, ShownParameters, TurnPolicy, TurnRequest};
 pub use stored_responses::cursor;

@@ -46,7 +46,7 @@ pub enum DisplayedValue {
 
 impl DisplayedValue {
     /// The value as JSON; null if it is unset.
-    pub(crate) fn to_json(&self) -> serde_json::Value {
+    pub fn to_json(&self) -> serde_json::Value {
         match self {
             Self::Value(value) => value.clone(),
             Self::Unset(_) => serde_json::Value::Null,
@@ -56,7 +56,7 @@ impl DisplayedValue {
 
 impl Setting {
     /// The value and its origin, as `check --json` and the API show them.
-    pub(crate) fn view(&self) -> SettingView {
+    pub fn view(&self) -> SettingView {
         let mut view = SettingView {
             key: self.key.clone(),
             value: self.value.to_json(),
@@ -67,12 +67,12 @@ impl Setting {
             flag: None,
         };
         match &self.origin {
-            Origin::File { path, line } => {
+            ValueOrigin::File { path, line } => {
                 (view.origin, view.file, view.line) = ("file", Some(path.display().to_string()), Some(*line));
             }
-            Origin::Variable(name) => (view.origin, view.variable) = ("environment", Some(name.clone())),
-            Origin::Flag(name) => (view.origin, view.flag) = ("flag", Some(*name)),
-            Origin::Default => {}
+            ValueOrigin::Variable(name) => (view.origin, view.variable) = ("environment", Some(name.clone())),
+            ValueOrigin::Flag(name) => (view.origin, view.flag) = ("flag", Some(*name)),
+            ValueOrigin::Default => {}
         }
         view
     }

@@ -100,7 +100,7 @@ impl<E: SqlEngine> CatalogueStore for SqlStore<E> {
         self.engine.read(arguments, |connection, (tenant, user, after_user, after_course, limit)| {
             let query = match user {
                 Some(user) => connection.tenant(*tenant, LEARNER_COURSES_OF, values![user, *after_course, *limit]),
-                None => connection.tenant(*tenant, LEARNER_COURSES, values![&*after_user, *after_course, *limit]),
+                None => connection.tenant(*tenant, LEARNER_COURSES, values![after_user, *after_course, *limit]),
             };
             Box::pin(query.all(learner_course))
         })
@@ -141,7 +141,7 @@ impl<E: SqlEngine> CatalogueStore for SqlStore<E> {
         let arguments = (TenantKey::within(within), user.to_owned(), audit);
         self.engine.transaction(Repeat::Never, arguments, |connection, (tenant, user, audit)| {
             Box::pin(async move {
-                let deleted = connection.tenant(*tenant, DELETE_LEARNER, values![&*user]).run().await?;
+                let deleted = connection.tenant(*tenant, DELETE_LEARNER, values![user]).run().await?;
                 if deleted > 0 {
                     audit::append(connection, audit).await?;
                 }

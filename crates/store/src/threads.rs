@@ -111,8 +111,8 @@ impl<E: SqlEngine> ThreadStore for SqlStore<E> {
         let arguments = listing(within, user, after, limit);
         self.engine.read(arguments, |connection, (tenant, user, before, limit)| {
             let query = match user {
-                None => connection.tenant(*tenant, AGENT_SESSIONS, values![&*before, *limit]),
-                Some(user) => connection.tenant(*tenant, AGENT_SESSIONS_OF_USER, values![&*before, *limit, &*user]),
+                None => connection.tenant(*tenant, AGENT_SESSIONS, values![before, *limit]),
+                Some(user) => connection.tenant(*tenant, AGENT_SESSIONS_OF_USER, values![before, *limit, user]),
             };
             Box::pin(query.all(agent_session))
         })
@@ -124,7 +124,7 @@ impl<E: SqlEngine> ThreadStore for SqlStore<E> {
         id: &'a str,
     ) -> Stored<'a, Option<OwnedBy<AgentSession>>> {
         self.engine.read((TenantKey::within(within), id.to_owned()), |connection, (tenant, id)| {
-            Box::pin(connection.tenant(*tenant, AGENT_SESSION, values![&*id]).first(agent_session))
+            Box::pin(connection.tenant(*tenant, AGENT_SESSION, values![id]).first(agent_session))
         })
     }
 
@@ -138,8 +138,8 @@ impl<E: SqlEngine> ThreadStore for SqlStore<E> {
         let arguments = listing(within, user, after, limit);
         self.engine.read(arguments, |connection, (tenant, user, before, limit)| {
             let query = match user {
-                None => connection.tenant(*tenant, CONVERSATIONS, values![&*before, *limit]),
-                Some(user) => connection.tenant(*tenant, CONVERSATIONS_OF_USER, values![&*before, *limit, &*user]),
+                None => connection.tenant(*tenant, CONVERSATIONS, values![before, *limit]),
+                Some(user) => connection.tenant(*tenant, CONVERSATIONS_OF_USER, values![before, *limit, user]),
             };
             Box::pin(query.all(conversation))
         })
@@ -147,7 +147,7 @@ impl<E: SqlEngine> ThreadStore for SqlStore<E> {
 
     fn conversation_within<'a>(&'a self, within: Within<'a>, id: &'a str) -> Stored<'a, Option<OwnedBy<Conversation>>> {
         self.engine.read((TenantKey::within(within), id.to_owned()), |connection, (tenant, id)| {
-            Box::pin(connection.tenant(*tenant, CONVERSATION, values![&*id]).first(conversation))
+            Box::pin(connection.tenant(*tenant, CONVERSATION, values![id]).first(conversation))
         })
     }
 }

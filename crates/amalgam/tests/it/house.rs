@@ -483,7 +483,8 @@ fn inherited(value: &toml::Value) -> bool {
 
 fn metadata(options: &[&str]) -> Value {
     let arguments = ["metadata", "--offline", "--locked", "--format-version", "1"];
-    let output = Command::new(env!("CARGO")).args(arguments).args(options).current_dir(ROOT).output().expect("cargo runs");
+    let output =
+        Command::new(env!("CARGO")).args(arguments).args(options).current_dir(ROOT).output().expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).expect("cargo writes JSON")
 }
