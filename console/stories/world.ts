@@ -1,7 +1,7 @@
 // A server with data, a browser that reports every error, and what a story checks on each page.
 
 import { spawn, type ChildProcess } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { appendFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -69,6 +69,11 @@ export class World {
     await ended;
     await this.upstream.stop();
     rmSync(this.folder, { recursive: true, force: true });
+  }
+
+  /** Adds to the configuration file of the server, which reads it when it is asked to. */
+  configure(text: string): void {
+    appendFileSync(path.join(this.folder, 'amalgam.toml'), `\n${text}`);
   }
 
   /** Calls the API as a program. */

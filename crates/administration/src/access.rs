@@ -47,6 +47,12 @@ fn admin_scope_of(operator: &Scope, tenant_id: i64, state: TenantState) -> Scope
     Scope::authenticated(tenant_id, operator.user(), state, Rights::ADMIN).with_key(operator.key_id().cloned())
 }
 
+/// The scope of a user of the administrator's tenant, for what the store has of single users.
+#[expect(clippy::disallowed_methods, reason = "an administrator may read and delete what its users have")]
+pub(super) fn user_scope(admin: Admin<'_>, scope: &Scope, user: &str) -> Scope {
+    Scope::authenticated(admin.tenant_id(), user, scope.state(), Rights::USE).with_key(scope.key_id().cloned())
+}
+
 pub(super) fn no_tenant(id: i64) -> Fault {
     not_found(TENANT, &id.to_string())
 }

@@ -4,10 +4,13 @@
 //! type that a wire sends as JSON and a command prints as JSON or in a table.
 
 mod access;
+pub mod agent_sessions;
 pub mod approvals;
 pub mod audit;
 pub mod configs;
 pub mod console;
+pub mod conversations;
+pub mod courses;
 pub mod diagnosis;
 mod fields;
 pub mod keys;
@@ -23,6 +26,7 @@ mod request;
 mod schemas;
 pub mod seeding;
 pub mod sessions;
+pub mod system;
 pub mod tenants;
 pub mod tool_bank;
 pub mod turn_list;

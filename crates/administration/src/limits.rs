@@ -224,7 +224,11 @@ impl Administration<'_> {
         named: Option<i64>,
         page: &Page,
     ) -> Result<List<LimitView, String>, Fault> {
-        let tenant_id = target_tenant(scope, named)?;
+        // An operator's list has those of models too, which belong to no tenant.
+        let tenant_id = match scope.operator() {
+            Some(_) => named,
+            None => target_tenant(scope, named)?,
+        };
         let read = |after: &String| {
             subject_of_cursor(after).ok_or_else(|| wrong("after", "must be `last_id` of the page before"))
         };

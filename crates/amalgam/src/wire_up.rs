@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use amalgam_administration::{
     keys::{Pepper, PepperError},
-    reload::{ReloadCaller, ReloadRequests},
+    reload::{ConfigurationRequest, ReloadRequests},
 };
 use amalgam_app::{
     Application, CurrentApplication, Limits, ReadConfigs,
@@ -58,7 +58,7 @@ pub(crate) struct AssembledServer {
     /// What a new configuration replaces.
     pub(crate) live: LiveParts,
     /// Callers that want the configuration to be reloaded.
-    pub(crate) reload_callers: mpsc::Receiver<ReloadCaller>,
+    pub(crate) reload_callers: mpsc::Receiver<ConfigurationRequest>,
     /// Owns processes and sessions, which end with the server.
     pub(crate) tools: Arc<amalgam_tools::ToolRegistry>,
     /// The retention and other periodic work.
@@ -115,6 +115,7 @@ pub(crate) async fn assemble(config: &Config, url: &str) -> anyhow::Result<Assem
         webhook_sender: Arc::new(egress(config)),
         toolbox: Arc::clone(&tools) as Arc<dyn ToolProvider>,
         knowledge,
+        embedder: Arc::clone(&embedder) as Arc<dyn Embedder>,
         execute: execute(config),
         assistant: AssistantSettings { settings: config.assistant.clone(), public_url: public_url(config, url) },
         limits: limits(config),

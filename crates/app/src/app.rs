@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use amalgam_core::{Catalog, Clock, EmbeddingUpstreams, Retrieval, Seal, Store, ToolProvider, WebhookSender};
+use amalgam_core::{Catalog, Clock, Embedder, EmbeddingUpstreams, Retrieval, Seal, Store, ToolProvider, WebhookSender};
 use amalgam_engine::{Engine, QueueLimits};
 
 use crate::{
@@ -68,6 +68,8 @@ pub struct Application {
     pub embeddings: Arc<dyn EmbeddingUpstreams>,
     /// Searches the knowledge of a tenant.
     pub knowledge: Arc<dyn Retrieval>,
+    /// Computes embeddings with the models in force.
+    pub embedder: Arc<dyn Embedder>,
     /// The installation's settings of the tenant assistant.
     pub assistant: AssistantSettings,
     /// The installation's settings of the strict contract.

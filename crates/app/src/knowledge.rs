@@ -4,23 +4,31 @@
 //! fails, or the model is no longer configured), the order of the word search stays and the result has a warning. No
 //! turn fails for it.
 
+mod attributes;
 mod collections;
 mod import;
+mod upload;
 mod write_throttle;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use amalgam_core::{
     BoxFuture, Embedder, Fault, Retrieval, RetrievalQuery, RetrievalResult, Scope,
     store::{Collection, FoundChunk, KnowledgeQuery, KnowledgeStore},
 };
-use amalgam_knowledge::{question, rank_by_embeddings};
+use amalgam_knowledge::{question, rank_by_embeddings, words};
 use futures_util::future::join_all;
 
+pub use attributes::{InvalidAttribute, check_attribute, check_attributes, check_name, check_value};
 pub use collections::{DocumentDeletion, document_id};
 pub use import::{
     IgnoreRules, ImportError, ImportObserver, ImportSource, ImportTotals, KnowledgeImport, gather_sources,
 };
+pub use upload::{DOCUMENT_BYTES, DocumentUpload, PATH_BYTES, UploadOutcome};
 pub use write_throttle::WriteThrottle;
 
 /// The number of candidates for reranking.
@@ -132,6 +140,16 @@ fn unknown_collections<'a>(collections: &'a [Collection], requested: &'a [String
 fn no_such_collection(name: &str) -> String {
     let shown: String = name.chars().take(64).collect();
     format!("There is no knowledge collection '{shown}'.")
+}
+
+/// The words of a question that a chunk is found by, as the index has them.
+pub fn matched_words(text: &str, chunk: &FoundChunk) -> Vec<String> {
+    let file = chunk.path.rsplit(['/', '\\']).next().unwrap_or(&chunk.path);
+    let indexed = [chunk.content.as_str(), chunk.symbol.as_deref().unwrap_or_default(), file];
+    let own: HashSet<String> = indexed.into_iter().flat_map(words).collect();
+    let mut asked = question(truncated(text, QUESTION_BYTES));
+    asked.retain(|word| own.contains(word));
+    asked
 }
 
 fn truncated(text: &str, bytes: usize) -> &str {

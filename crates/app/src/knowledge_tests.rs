@@ -116,6 +116,7 @@ fn chunk(collection: &str, path: &str, score: f64, embedding: Option<[f32; 2]>) 
         end_line: 1,
         content: "text".to_owned(),
         score,
+        ranking: amalgam_core::store::ChunkRanking::default(),
         embedding: embedding.map(Vec::from),
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use amalgam_administration::reload::ReloadReport;
+use amalgam_administration::reload::{ReloadReport, SettingDifference};
 use secrecy::ExposeSecret as _;
 
 use super::reader::Setting;
@@ -42,6 +42,14 @@ pub fn changes(before: &[Setting], after: &[Setting]) -> ReloadReport {
     let keys: BTreeSet<&str> = old.keys().chain(new.keys()).copied().collect();
     for key in keys {
         let (before, after) = (old.get(key), new.get(key));
+        if before.map(|one| one.fingerprint) != after.map(|one| one.fingerprint) {
+            let shown = |setting: Option<&&Setting>| setting.map(|one| one.value.to_json()).unwrap_or_default();
+            let difference = SettingDifference { key: key.to_owned(), before: shown(before), after: shown(after) };
+            // Neither an unset key of a new entry nor one of a removed entry is a difference.
+            if !(difference.before.is_null() && difference.after.is_null()) {
+                report.differences.push(difference);
+            }
+        }
         let Some(setting) = after.or(before).filter(|setting| in_both(setting)) else { continue };
         if before.map(|one| one.fingerprint) != after.map(|one| one.fingerprint) {
             let list = if is_reloadable(setting) { &mut report.changed } else { &mut report.restart_required };
@@ -84,6 +92,8 @@ fn add_secret(secret: &Secret, hasher: &mut DefaultHasher) {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::super::sources::{Flags, SourceFile, Sources};
     use super::super::{Config, LoadedConfig};
     use super::*;
@@ -116,9 +126,22 @@ mod tests {
                 restart_required: ["limits.remembered_bytes", "log.format", "server.listen", "mcp.m"]
                     .map(str::to_owned)
                     .to_vec(),
+                differences: report.differences.clone(),
                 ..ReloadReport::default()
             }
         );
+        let differences: Vec<(&str, Value, Value)> = report
+            .differences
+            .iter()
+            .map(|one| (one.key.as_str(), one.before.clone(), one.after.clone()))
+            .filter(|(key, _, _)| ["limits.tools", "upstreams.a.api_key", "upstreams.new.kind"].contains(key))
+            .collect();
+        let expected = [
+            ("limits.tools", json!(3), json!(4)),
+            ("upstreams.a.api_key", json!("[redacted]"), json!("[redacted]")),
+            ("upstreams.new.kind", Value::Null, json!("chat")),
+        ];
+        assert_eq!(differences, expected);
         assert_eq!(changes(&loaded(&after).settings, &loaded(&after).settings), ReloadReport::default());
     }
 }

@@ -25,10 +25,24 @@ pub trait Catalog: Send + Sync {
     /// All models that this caller may use.
     fn list<'a>(&'a self, scope: &'a Scope) -> BoxFuture<'a, Vec<ModelCard>>;
 
+    /// Asks the upstream of this name for its models now, past all caches. None if there is no such upstream.
+    fn check<'a>(&'a self, _upstream: &'a str) -> BoxFuture<'a, Option<UpstreamCheck>> {
+        Box::pin(std::future::ready(None))
+    }
+
     /// The upstreams by name, and whether each is not called for now because it failed repeatedly.
     fn resting(&self) -> Vec<(String, bool)> {
         Vec::new()
     }
+}
+
+/// The result of a live check of an upstream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UpstreamCheck {
+    /// Why turns would probably fail; none if the upstream answered and accepted the key.
+    pub problem: Option<String>,
+    /// How many models it lists; none if it lists none.
+    pub models: Option<usize>,
 }
 
 /// A model with the tenant's own choice of upstream, key and timeout.

@@ -41,7 +41,7 @@ pub use audit::{
     INSTALLATION,
 };
 pub use call_recorder::{CallRecorder, CallRecording};
-pub use catalog::{Candidate, Catalog, ModelCard, ModelSelection, Route};
+pub use catalog::{Candidate, Catalog, ModelCard, ModelSelection, Route, UpstreamCheck};
 pub use fault::{Fault, FaultKind, FaultParts};
 pub use hex::hex;
 pub use history::{

@@ -7,6 +7,7 @@
 mod agents;
 mod audit;
 mod bank;
+mod catalogue;
 mod console;
 mod conversations;
 mod execute;
@@ -18,6 +19,7 @@ mod processes;
 mod responses;
 mod tenancy;
 mod turn_details;
+mod threads;
 mod turn_list;
 mod turns;
 mod webhooks;
@@ -27,6 +29,7 @@ use std::time::Duration;
 use crate::{
     fault::{Fault, FaultKind},
     ports::BoxFuture,
+    scope::Operator,
 };
 
 pub use agents::{
@@ -38,6 +41,7 @@ pub use audit::{AuditFilter, AuditStore};
 pub use bank::{
     Approval, BankKind, BankOf, BankStore, BankTool, Decision, DecisionOutcome, ToolOutcome, ToolRun, ToolStatistics,
 };
+pub use catalogue::{CatalogueStore, LearnerCourse};
 pub use console::{ConsoleOwner, ConsoleSession, ConsoleStore, SignIn};
 pub use conversations::{
     AppendOutcome, Conversation, ConversationItem, ConversationStore, Listing, NewItem, Order, Page,
@@ -49,7 +53,8 @@ pub use execute::{
 pub use files::{FileListing, FileRecord, FileStore};
 pub use flush_meter::{FlushMeter, FlushReading};
 pub use knowledge::{
-    Collection, DocumentListing, DocumentRecord, FoundChunk, KnowledgeQuery, KnowledgeStore, NewChunk, NewDocument,
+    ChunkRanking, Collection, DocumentListing, DocumentRecord, FoundChunk, KnowledgeQuery, KnowledgeStore, NewChunk,
+    NewDocument,
 };
 pub use limits::{HoldSettlement, LimitReservation, LimitStore, PriceRecord, ReserveOutcome};
 pub use processes::{ProcessId, ProcessStore, PruneCounts, QueuedTurn, RecoveryCounts, Reset, Retention};
@@ -59,6 +64,7 @@ pub use responses::{
 };
 pub use tenancy::{KeyRecord, NewKey, TenancyStore, TenantChange, TenantRecord};
 pub use turn_details::{CallBodies, RecentTurns, StoredCall, TurnDetailStore};
+pub use threads::{OwnedBy, SessionDeletion, ThreadStore};
 pub use turn_list::{
     ListedTurn, TurnCursor, TurnFilter, TurnPage, TurnsOf, UsageGroup, UsageQuery, UsageStore, UsageSums,
 };
@@ -83,6 +89,8 @@ pub trait Store:
     + AgentStore
     + SessionStore
     + CourseStore
+    + CatalogueStore
+    + ThreadStore
     + ExecuteStore
     + ModeStore
     + FileStore
@@ -101,6 +109,9 @@ pub trait Store:
 
     /// Whether the store is available; for `/readyz` and `doctor`.
     fn ping(&self) -> Stored<'_, ()>;
+
+    /// The bytes that the database has on its disk.
+    fn size(&self, operator: Operator) -> Stored<'_, u64>;
 }
 
 /// Why a method of a store failed.

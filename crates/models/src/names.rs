@@ -11,7 +11,7 @@ use std::{
 
 use amalgam_core::{
     BoxFuture, Candidate, Catalog, Embedder, EmbeddingRequest, EmbeddingResult, EmbeddingUpstreams, Fault, FaultKind,
-    ModelCard, ModelError, ModelSelection, Price, Route, Scope, Seal,
+    ModelCard, ModelError, ModelSelection, Price, Route, Scope, Seal, UpstreamCheck,
 };
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream::FuturesOrdered};
@@ -269,6 +269,10 @@ impl ModelNames {
 impl Catalog for ModelNames {
     fn resting(&self) -> Vec<(String, bool)> {
         self.registry.resting()
+    }
+
+    fn check<'a>(&'a self, upstream: &'a str) -> BoxFuture<'a, Option<UpstreamCheck>> {
+        Box::pin(self.registry.check(upstream))
     }
 
     fn resolve<'a>(&'a self, _scope: &'a Scope, name: &'a str) -> BoxFuture<'a, Result<Option<Route>, Fault>> {

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use amalgam_core::{Fault, Model, Seal};
+use amalgam_core::{Fault, Model, Seal, UpstreamCheck};
 use secrecy::SecretString;
 use sha2::{Digest as _, Sha256};
 
@@ -104,6 +104,12 @@ impl UpstreamRegistry {
             Some(found) => found.listing.names().await,
             None => Arc::default(),
         }
+    }
+
+    /// Asks an upstream for its models now, past the cache; none if there is no such upstream.
+    pub(crate) async fn check(&self, upstream: &str) -> Option<UpstreamCheck> {
+        let found = self.find(upstream)?;
+        Some(listing::check(&found.settings).await)
     }
 
     /// Embeds texts with an upstream's model: one vector for each text, in order.

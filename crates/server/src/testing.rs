@@ -125,6 +125,7 @@ pub(crate) fn app(state: TenantState) -> Arc<App> {
         toolbox: Arc::new(Nothing),
         embeddings: Arc::new(Nothing),
         knowledge: Arc::new(Nothing),
+        embedder: Arc::new(Nothing),
         execute: ExecuteSettings::default(),
         assistant: AssistantSettings::default(),
         limits,
@@ -226,6 +227,10 @@ impl Store for Nothing {
 
     fn ping(&self) -> Stored<'_, ()> {
         gives(())
+    }
+
+    fn size(&self, _: Operator) -> Stored<'_, u64> {
+        gives(0)
     }
 }
 

@@ -163,11 +163,37 @@ pub static ROUTES: &[RouteInfo] = &[
     RouteInfo::guarded(Method::PUT, "/admin/modes/{name}"),
     RouteInfo::guarded(Method::DELETE, "/admin/modes/{name}"),
     RouteInfo::guarded(Method::GET, "/admin/knowledge"),
+    RouteInfo::guarded(Method::POST, "/admin/knowledge/_search"),
     RouteInfo::guarded(Method::GET, "/admin/knowledge/{collection}"),
     RouteInfo::guarded(Method::DELETE, "/admin/knowledge/{collection}"),
     RouteInfo::guarded(Method::GET, "/admin/knowledge/{collection}/documents"),
+    RouteInfo::guarded(Method::POST, "/admin/knowledge/{collection}/documents"),
+    RouteInfo::guarded(Method::DELETE, "/admin/knowledge/{collection}/documents/{*document_id}"),
+    RouteInfo::guarded(Method::GET, "/admin/courses"),
+    RouteInfo::guarded(Method::POST, "/admin/courses/bulk"),
+    RouteInfo::guarded(Method::GET, "/admin/courses/{id}"),
+    RouteInfo::guarded(Method::PUT, "/admin/courses/{id}"),
+    RouteInfo::guarded(Method::DELETE, "/admin/courses/{id}"),
+    RouteInfo::guarded(Method::GET, "/admin/courses/users"),
+    RouteInfo::guarded(Method::POST, "/admin/courses/users"),
+    RouteInfo::guarded(Method::GET, "/admin/courses/users/{user}"),
+    RouteInfo::guarded(Method::DELETE, "/admin/courses/users/{user}"),
+    RouteInfo::guarded(Method::GET, "/admin/courses/users/{user}/{id}"),
+    RouteInfo::guarded(Method::PUT, "/admin/courses/users/{user}/{id}"),
+    RouteInfo::guarded(Method::DELETE, "/admin/courses/users/{user}/{id}"),
     RouteInfo::guarded(Method::GET, "/admin/sessions"),
     RouteInfo::guarded(Method::GET, "/admin/sessions/{session_id}"),
+    RouteInfo::guarded(Method::POST, "/admin/sessions/{session_id}/close"),
+    RouteInfo::guarded(Method::DELETE, "/admin/sessions/{session_id}"),
+    RouteInfo::guarded(Method::GET, "/admin/agent-sessions"),
+    RouteInfo::guarded(Method::GET, "/admin/agent-sessions/{session_id}"),
+    RouteInfo::guarded(Method::DELETE, "/admin/agent-sessions/{session_id}"),
+    RouteInfo::guarded(Method::GET, "/admin/conversations"),
+    RouteInfo::guarded(Method::GET, "/admin/conversations/{conversation_id}"),
+    RouteInfo::guarded(Method::DELETE, "/admin/conversations/{conversation_id}"),
+    RouteInfo::guarded(Method::GET, "/admin/system"),
+    RouteInfo::guarded(Method::GET, "/admin/configuration"),
+    RouteInfo::guarded(Method::POST, "/admin/upstreams/{name}/check"),
     RouteInfo::guarded(Method::GET, "/admin/diagnose"),
     RouteInfo::guarded(Method::GET, "/admin/turns"),
     RouteInfo::guarded(Method::GET, "/admin/turns/tail"),
@@ -299,7 +325,8 @@ pub(crate) fn route_of(method: &Method, path: &str) -> Option<&'static str> {
 
 /// Whether a request uploads a file: the only bodies that are forms.
 pub(crate) fn is_upload(request: &Request) -> bool {
-    request.method() == Method::POST && request.uri().path() == files::UPLOAD
+    let path = request.uri().path();
+    request.method() == Method::POST && (path == files::UPLOAD || admin::is_document_upload(path))
 }
 
 async fn no_such_path(State(app): State<Arc<App>>, request: Request) -> Response {

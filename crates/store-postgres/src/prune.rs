@@ -111,7 +111,7 @@ statements! {
         TRUNCATE responses, items, turns, usage_hours, stream_events, transcripts, tool_runs, approvals, idempotency, conversations,
             conversation_items, session_queue, message_metadata, messages, sessions, agent_sessions, agent_steps,
             mode_changes, files, file_contents, agent_tools, agent_configs, agent_profiles, profile_versions, agent_modes,
-            courses, knowledge_collections, knowledge_documents, knowledge_chunks, knowledge_embeddings, knowledge_words,
+            courses, learner_courses, knowledge_collections, knowledge_documents, knowledge_chunks, knowledge_embeddings, knowledge_words,
             webhook_deliveries, webhook_endpoints, limits, limit_holds, model_prices, api_keys, tenants, memory,
             console_sessions, console_links";
 }

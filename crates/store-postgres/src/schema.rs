@@ -34,7 +34,8 @@ pub(super) const MIGRATIONS: &[Migration] = migrations!(
     "V014__limits",
     "V015__spans",
     "V016__console",
-    "V017__call_lookup"
+    "V017__call_lookup",
+    "V018__learner_courses"
 );
 
 /// The oldest server that is supported, as the server writes its version.

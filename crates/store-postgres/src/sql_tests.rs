@@ -30,6 +30,7 @@ const SCOPED: &[&str] = &[
     "messages",
     "message_metadata",
     "courses",
+    "learner_courses",
     "agent_sessions",
     "agent_steps",
     "mode_changes",

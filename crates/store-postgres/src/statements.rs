@@ -85,6 +85,24 @@ statements! { SqlStatements:
         SELECT id, title, description, modality, kind, status, content_in_sequence, min_percentage_finish, tags, assets,
             url, progress, is_eligible, in_playlist, active
         FROM courses WHERE tenant_id = $1 AND id = ANY ($2)";
+    OperatorSql size = "SELECT pg_database_size(current_database())";
+    TenantSql delete_courses = "DELETE FROM courses WHERE tenant_id = $1 AND id = ANY ($2)";
+    TenantSql forget_learners_of_courses = "DELETE FROM learner_courses WHERE tenant_id = $1 AND course_id = ANY ($2)";
+    UserSql courses_of_learner = "
+        SELECT user_id, course_id, status, progress, is_eligible, in_playlist, updated_at FROM learner_courses
+        WHERE tenant_id = $1 AND user_id = $2 AND course_id = ANY ($3)";
+    TenantSql put_learner_courses = "
+        INSERT INTO learner_courses (tenant_id, user_id, course_id, status, progress, is_eligible, in_playlist, updated_at)
+        SELECT $1, new.\"user\", new.course_id, new.status, new.progress, new.is_eligible, new.in_playlist, $2
+        FROM jsonb_to_recordset($3::text::jsonb) AS new (
+            \"user\" text, course_id bigint, status text, progress bigint, is_eligible boolean, in_playlist boolean)
+        ON CONFLICT (tenant_id, user_id, course_id) DO UPDATE SET status = excluded.status,
+            progress = excluded.progress, is_eligible = excluded.is_eligible, in_playlist = excluded.in_playlist,
+            updated_at = excluded.updated_at";
+    TenantSql delete_learner_courses = "
+        DELETE FROM learner_courses
+        USING jsonb_to_recordset($2::text::jsonb) AS old (\"user\" text, course_id bigint)
+        WHERE tenant_id = $1 AND user_id = old.\"user\" AND learner_courses.course_id = old.course_id";
     UserSql hold_session = "
         SELECT mode, turns FROM agent_sessions WHERE tenant_id = $1 AND user_id = $2 AND id = $3 FOR NO KEY UPDATE";
     UserSql files_of_purpose_upwards = "

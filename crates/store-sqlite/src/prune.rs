@@ -135,8 +135,8 @@ const ASSISTANTS: [(OperatorSql, OperatorSql); 4] =
     reset!("agent_tools" "agent_configs" "agent_profiles" "profile_versions");
 
 /// What else goes with everything, besides the indexes of words. Processes stay: those that are alive go on.
-const REST: [OperatorSql; 15] = reset_all!(
-    "agent_modes" "courses" "knowledge_collections" "knowledge_documents" "knowledge_chunks" "knowledge_embeddings"
+const REST: [OperatorSql; 16] = reset_all!(
+    "agent_modes" "courses" "learner_courses" "knowledge_collections" "knowledge_documents" "knowledge_chunks" "knowledge_embeddings"
     "api_keys" "tenants" "memory" "webhook_endpoints" "limits" "limit_holds" "model_prices" "console_sessions" "console_links"
 );
 

@@ -36,7 +36,8 @@ pub(super) const MIGRATIONS: &[Migration] = migrations!(
     "V017__spans",
     "V018__cheaper_turns",
     "V019__console",
-    "V020__call_lookup"
+    "V020__call_lookup",
+    "V021__learner_courses"
 );
 
 const CREATE_LIST: &str = "CREATE TABLE IF NOT EXISTS migrations (

@@ -27,6 +27,7 @@ const SCOPED: &[&str] = &[
     "messages",
     "message_metadata",
     "courses",
+    "learner_courses",
     "course_words",
     "agent_sessions",
     "agent_steps",

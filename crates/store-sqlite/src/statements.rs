@@ -84,6 +84,25 @@ statements! { SqlStatements:
         SELECT id, title, description, modality, kind, status, content_in_sequence, min_percentage_finish, tags, assets,
             url, progress, is_eligible, in_playlist, active
         FROM courses WHERE tenant_id = ?1 AND id IN (SELECT value FROM json_each(?2))";
+    OperatorSql size = "SELECT p.page_count * s.page_size FROM pragma_page_count() AS p, pragma_page_size() AS s";
+    TenantSql delete_courses = "
+        DELETE FROM courses WHERE tenant_id = ?1 AND id IN (SELECT value FROM json_each(?2))";
+    TenantSql forget_learners_of_courses = "
+        DELETE FROM learner_courses WHERE tenant_id = ?1 AND course_id IN (SELECT value FROM json_each(?2))";
+    UserSql courses_of_learner = "
+        SELECT user_id, course_id, status, progress, is_eligible, in_playlist, updated_at FROM learner_courses
+        WHERE tenant_id = ?1 AND user_id = ?2 AND course_id IN (SELECT value FROM json_each(?3))";
+    TenantSql put_learner_courses = "
+        INSERT INTO learner_courses (tenant_id, user_id, course_id, status, progress, is_eligible, in_playlist, updated_at)
+        SELECT ?1, value ->> 'user', value ->> 'course_id', value ->> 'status', value ->> 'progress',
+            value ->> 'is_eligible', value ->> 'in_playlist', ?2
+        FROM json_each(?3) WHERE true
+        ON CONFLICT (tenant_id, user_id, course_id) DO UPDATE SET status = excluded.status,
+            progress = excluded.progress, is_eligible = excluded.is_eligible, in_playlist = excluded.in_playlist,
+            updated_at = excluded.updated_at";
+    TenantSql delete_learner_courses = "
+        DELETE FROM learner_courses WHERE tenant_id = ?1 AND (user_id, course_id) IN (
+            SELECT value ->> 'user', value ->> 'course_id' FROM json_each(?2))";
     UserSql hold_session = "SELECT mode, turns FROM agent_sessions WHERE tenant_id = ?1 AND user_id = ?2 AND id = ?3";
     UserSql files_of_purpose_upwards = "
         SELECT id, filename, purpose, media_type, bytes, created_at, expires_at FROM files INDEXED BY files_by_purpose

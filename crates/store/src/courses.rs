@@ -10,6 +10,7 @@ use amalgam_knowledge::search::words;
 
 use crate::{
     SqlStore,
+    catalogue::apply_learner,
     engine::{ChangedTenant, EngineQueries, Repeat, SqlConnection, SqlEngine, TenantKey},
     rows,
     sql::shared_statements,
@@ -43,8 +44,14 @@ impl<E: SqlEngine> CourseStore for SqlStore<E> {
     }
 
     fn course<'a>(&'a self, scope: &'a Scope, id: i64) -> Stored<'a, Option<Course>> {
-        self.engine.read((TenantKey::of_caller(scope), id), |connection, (tenant, id)| {
-            Box::pin(connection.tenant(*tenant, COURSE, values![*id]).first(course))
+        self.engine.read((scope.clone(), id), |connection, (scope, id)| {
+            Box::pin(async move {
+                let tenant = TenantKey::of_caller(scope);
+                let found = connection.tenant(tenant, COURSE, values![*id]).first(course).await?;
+                let mut found: Vec<Course> = found.into_iter().collect();
+                apply_learner(connection, scope, &mut found).await?;
+                Ok(found.pop())
+            })
         })
     }
 
@@ -55,19 +62,37 @@ impl<E: SqlEngine> CourseStore for SqlStore<E> {
         offset: u64,
         limit: usize,
     ) -> Stored<'a, CoursePage> {
-        let searched = searchable(words);
-        if !words.is_empty() && searched.is_empty() {
-            return Box::pin(async { Ok(CoursePage { count: 0, courses: Vec::new() }) });
-        }
-        let arguments = (TenantKey::of_caller(scope), (!words.is_empty()).then_some(searched), offset, limit);
-        self.engine.read(arguments, |connection, (tenant, words, offset, limit)| {
-            Box::pin(connection.find_courses(*tenant, words.as_deref(), *offset, *limit))
-        })
+        search(self, TenantKey::of_caller(scope), Some(scope), words, offset, limit)
     }
 }
 
+/// A page of the active courses that have one of the words; with the values of a learner, if there is one.
+pub(crate) fn search<'a, E: SqlEngine>(
+    store: &'a SqlStore<E>,
+    tenant: TenantKey,
+    learner: Option<&Scope>,
+    words: &[String],
+    offset: u64,
+    limit: usize,
+) -> Stored<'a, CoursePage> {
+    let searched = searchable(words);
+    if !words.is_empty() && searched.is_empty() {
+        return Box::pin(async { Ok(CoursePage { count: 0, courses: Vec::new() }) });
+    }
+    let arguments = (tenant, learner.cloned(), (!words.is_empty()).then_some(searched), offset, limit);
+    store.engine.read(arguments, |connection, (tenant, learner, words, offset, limit)| {
+        Box::pin(async move {
+            let mut page = connection.find_courses(*tenant, words.as_deref(), *offset, *limit).await?;
+            if let Some(learner) = learner {
+                apply_learner(connection, learner, &mut page.courses).await?;
+            }
+            Ok(page)
+        })
+    })
+}
+
 /// Inside a transaction.
-async fn put<C: EngineQueries>(
+pub(crate) async fn put<C: EngineQueries>(
     connection: &C,
     tenant: TenantKey,
     courses: &[Course],

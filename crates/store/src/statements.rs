@@ -2,10 +2,10 @@
 //! the code that runs them.
 
 use crate::{
-    agents, approvals, audit, bank, console, conversations, courses, execute, files, knowledge, limits, modes,
-    session_queue, sessions,
+    agents, approvals, audit, bank, catalogue, console, conversations, courses, execute, files, knowledge, limits,
+    modes, session_queue, sessions,
     sql::{Declared, OperatorSql, TenantSql, UserSql},
-    tenancy, turn_details, turn_list, webhooks,
+    tenancy, threads, turn_details, turn_list, webhooks,
 };
 
 macro_rules! statement_set {
@@ -25,6 +25,7 @@ macro_rules! statement_set {
                     approvals::ALL,
                     audit::ALL,
                     bank::ALL,
+                    catalogue::ALL,
                     console::ALL,
                     conversations::ALL,
                     courses::ALL,
@@ -35,6 +36,7 @@ macro_rules! statement_set {
                     session_queue::ALL,
                     sessions::ALL,
                     tenancy::ALL,
+                    threads::ALL,
                     turn_details::ALL,
                     turn_list::ALL,
                     webhooks::ALL,
@@ -77,6 +79,18 @@ statement_set! {
         replace_response_settings: UserSql,
         /// The courses with one of several ids.
         known_courses: TenantSql,
+        /// The bytes of the database.
+        size: OperatorSql,
+        /// Deletes the courses with one of several ids.
+        delete_courses: TenantSql,
+        /// Deletes what learners have of courses with one of several ids.
+        forget_learners_of_courses: TenantSql,
+        /// What a learner has of the courses with one of several ids, with the columns of `catalogue::learner_course`.
+        courses_of_learner: UserSql,
+        /// At a time, from a JSON array of objects: user, course_id, status, progress, is_eligible, in_playlist.
+        put_learner_courses: TenantSql,
+        /// From a JSON array of objects: user, course_id.
+        delete_learner_courses: TenantSql,
         /// The mode and the number of turns of a session, which is locked against other changes.
         hold_session: UserSql,
         /// Like `files_upwards`, of the purpose that is the last value.

@@ -13,7 +13,11 @@ use amalgam_core::{
 };
 use amalgam_protocol::Json;
 
-use crate::{engine::SqlEngine, pending_release::PendingReleases, tenant_cache::TenantCache};
+use crate::{
+    engine::{SqlConnection as _, SqlEngine},
+    pending_release::PendingReleases,
+    tenant_cache::TenantCache,
+};
 
 /// A store on a SQL engine.
 #[derive(Debug)]
@@ -45,6 +49,15 @@ impl<E: SqlEngine> Store for SqlStore<E> {
 
     fn ping(&self) -> Stored<'_, ()> {
         self.engine.ping()
+    }
+
+    fn size(&self, operator: Operator) -> Stored<'_, u64> {
+        self.engine.read(operator, |connection, operator| {
+            Box::pin(async move {
+                let size = connection.operator(*operator, connection.sql().size, []).first(|row| row.get(0)).await?;
+                Ok(size.unwrap_or_default())
+            })
+        })
     }
 }
 

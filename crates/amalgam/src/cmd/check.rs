@@ -128,19 +128,10 @@ fn value_as_text(value: &Value) -> String {
 }
 
 fn as_json(loaded: &LoadedConfig, store: &str) -> Value {
-    let setting = |setting: &Setting| {
-        let mut object = origin_as_json(&setting.origin);
-        object["key"] = json!(setting.key);
-        object["value"] = match &setting.value {
-            DisplayedValue::Value(value) => value.clone(),
-            DisplayedValue::Unset(_) => Value::Null,
-        };
-        object
-    };
     json!({
         "valid": true,
         "file": loaded.config.file,
-        "settings": loaded.settings.iter().map(setting).collect::<Vec<_>>(),
+        "settings": loaded.settings.iter().map(Setting::view).collect::<Vec<_>>(),
         "store": store,
         "warnings": loaded.warnings,
     })

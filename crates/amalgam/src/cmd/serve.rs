@@ -10,7 +10,7 @@ mod unix_socket;
 use std::sync::Arc;
 use std::time::Duration;
 
-use amalgam_administration::{reload::ReloadCaller, webhooks::deliver_webhooks};
+use amalgam_administration::{reload::ConfigurationRequest, webhooks::deliver_webhooks};
 use amalgam_app::turns::QueueRunner;
 use amalgam_engine::Runner;
 use amalgam_server::ServerTls;
@@ -172,7 +172,7 @@ pub(crate) async fn run(input: ServeInput) -> anyhow::Result<()> {
 /// to stop.
 async fn reload_until_stop(
     signals: &mut Signals,
-    mut callers: mpsc::Receiver<ReloadCaller>,
+    mut callers: mpsc::Receiver<ConfigurationRequest>,
     mut reloader: Reloader,
     tls: Option<&ServerTls>,
 ) {
@@ -184,7 +184,18 @@ async fn reload_until_stop(
                 ProcessSignal::Reload => None,
             },
             // The application holds a sender for as long as this runs.
-            Some(caller) = callers.recv() => Some(caller),
+            Some(request) = callers.recv() => match request {
+                ConfigurationRequest::Reload(caller) => Some(caller),
+                // The callers may have left.
+                ConfigurationRequest::Preview(caller) => {
+                    let _ = caller.send(reloader.preview());
+                    continue;
+                }
+                ConfigurationRequest::Show(caller) => {
+                    let _ = caller.send(reloader.show());
+                    continue;
+                }
+            },
         };
         notify(ServiceState::Reloading);
         certificates::refresh(tls).await;

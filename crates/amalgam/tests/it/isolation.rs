@@ -42,6 +42,10 @@ struct Owned {
     console_session: String,
 }
 
+/// A course of the owner, and a learner with values of it.
+const COURSE: &str = "77";
+const LEARNER: &str = "secret-learner";
+
 /// Ids of the same form that nothing has.
 fn missing() -> Owned {
     Owned {
@@ -90,6 +94,12 @@ async fn create(world: &World, store: &TestStore, client: &Client) -> Owned {
     for subject in [format!("keys/{}", text(&key["id"])), "users/a-limited-user".to_owned()] {
         let limit = Question::new(&Method::PUT, format!("/admin/limits/{subject}"), Some(json!({"in_flight": 100})));
         assert_eq!(limit.ask(client).await.status, 201);
+    }
+    for (path, body) in [
+        (format!("/admin/courses/{COURSE}"), json!({"title": "secret"})),
+        (format!("/admin/courses/users/{LEARNER}/{COURSE}"), json!({"status": "secret"})),
+    ] {
+        assert_eq!(Question::new(&Method::PUT, path, Some(body)).ask(client).await.status, 201);
     }
     let console_session = client.post_json("/admin/console/sessions", &Value::Null).await.json();
     Owned {
@@ -253,14 +263,20 @@ fn path_to(route: &str, owned: &Owned) -> Option<String> {
         path if path.starts_with("/admin/profiles/{slug}") => {
             path.replace("{slug}", &owned.profile).replace("{version}", "1")
         }
-        path @ ("/admin/sessions/{session_id}" | "/api/v2/ai-agent/sessions/{session_id}/messages/") => {
-            path.replace("{session_id}", &owned.session)
-        }
+        path if path.starts_with("/admin/courses/") => path.replace("{id}", COURSE).replace("{user}", LEARNER),
+        path @ "/admin/agent-sessions/{session_id}" => path.replace("{session_id}", &owned.agent_session),
+        path @ "/admin/conversations/{conversation_id}" => path.replace("{conversation_id}", &owned.conversation),
+        path @ "/admin/upstreams/{name}/check" => path.replace("{name}", "an-upstream"),
+        path @ ("/admin/sessions/{session_id}"
+        | "/admin/sessions/{session_id}/close"
+        | "/api/v2/ai-agent/sessions/{session_id}/messages/") => path.replace("{session_id}", &owned.session),
         path if path.starts_with("/api/agent/sessions/{session_id}") => {
             path.replace("{session_id}", &owned.agent_session).replace("{turn_id}", &owned.turn)
         }
         path @ "/api/v2/ai-agent/respond/{response_id}/" => path.replace("{response_id}", &owned.answer),
-        path if path.starts_with("/admin/knowledge/{collection}") => path.replace("{collection}", &owned.collection),
+        path if path.starts_with("/admin/knowledge/{collection}") => {
+            path.replace("{collection}", &owned.collection).replace("{*document_id}", "upload:secret.md")
+        }
         path if path.starts_with("/admin/turns/{response_id}") => {
             path.replace("{response_id}", &owned.response).replace("{number}", "0")
         }
@@ -275,6 +291,7 @@ fn body_for(method: &Method, route: &str) -> Option<Option<Value>> {
         (&Method::GET | &Method::DELETE, _) | (&Method::POST, "/v1/responses/{id}/cancel") => Some(None),
         (&Method::POST, "/v1/webhook_endpoints/{id}") => Some(Some(json!({"event_types": ["response.completed"]}))),
         (&Method::POST, path) if path.starts_with("/v1/webhook_endpoints/{id}/") => Some(None),
+        (&Method::POST, "/admin/sessions/{session_id}/close" | "/admin/upstreams/{name}/check") => Some(None),
         (&Method::POST, "/v1/conversations/{id}" | "/v1/chat/completions/{id}") => {
             Some(Some(json!({"metadata": {"stolen": "yes"}})))
         }
@@ -332,10 +349,14 @@ fn questions(owned: &Owned) -> Vec<Question> {
         let (path, method) = (route.path, &route.method);
         let named =
             ["/admin/tools/{name}", "/admin/profiles/{slug}", "/admin/modes/{name}", "/admin/limits/users/{id}"];
+        // Any user may be asked for, and any document be put into a collection of one's own.
+        let of_any_name =
+            [(Method::GET, "/admin/courses/users/{user}"), (Method::POST, "/admin/knowledge/{collection}/documents")];
         path.contains('{')
             && !route.public
+            && !of_any_name.contains(&(method.clone(), path))
             && path != "/v1/models/{*id}"
-            && !(method == Method::PUT && named.contains(&path))
+            && !(method == Method::PUT && (named.contains(&path) || path.starts_with("/admin/courses/")))
     };
     for route in ROUTES.iter().filter(about_things) {
         let (path, body) = (path_to(route.path, owned), body_for(&route.method, route.path));
@@ -447,6 +468,13 @@ async fn seen(client: &Client, owned: &Owned) -> Vec<String> {
         format!("/admin/profiles/{}/versions", owned.profile),
         "/admin/sessions".to_owned(),
         format!("/admin/sessions/{}", owned.session),
+        "/admin/courses".to_owned(),
+        "/admin/courses/users".to_owned(),
+        format!("/admin/courses/users/{LEARNER}/{COURSE}"),
+        "/admin/agent-sessions".to_owned(),
+        format!("/admin/agent-sessions/{}", owned.agent_session),
+        "/admin/conversations".to_owned(),
+        format!("/admin/conversations/{}", owned.conversation),
         "/api/v2/ai-agent/sessions/".to_owned(),
         format!("/api/v2/ai-agent/sessions/{}/messages/", owned.session),
         format!("/api/v2/ai-agent/respond/{}/", owned.answer),

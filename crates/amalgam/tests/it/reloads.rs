@@ -101,6 +101,18 @@ async fn a_reload_puts_upstreams_models_limits_and_tenants_into_force_and_names_
                     "changed": ["limits.tools", "models.m.upstream", "tenants.acme.keys"],
                     "restart_required": [],
                     "warnings": [],
+                    "dry_run": false,
+                    "differences": [
+                        {"key": "limits.tools", "before": 2, "after": 3},
+                        {"key": "models.m.upstream", "before": "old", "after": "new"},
+                        {"key": "tenants.acme.keys", "before": ["[redacted]"], "after": ["[redacted]"]},
+                        {"key": "tenants.other.id", "before": null, "after": 8},
+                        {"key": "tenants.other.keys", "before": null, "after": ["[redacted]"]},
+                        {"key": "upstreams.new.kind", "before": null, "after": "demo"},
+                        {"key": "upstreams.new.pace", "before": null, "after": "2ms"},
+                        {"key": "upstreams.old.kind", "before": "demo", "after": null},
+                        {"key": "upstreams.old.pace", "before": "2ms", "after": null},
+                    ],
                 })
             ),
             "{}",

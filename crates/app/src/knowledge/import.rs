@@ -197,7 +197,7 @@ impl KnowledgeImport<'_> {
         }
     }
 
-    async fn write(
+    pub(super) async fn write(
         &mut self,
         source: &str,
         mut documents: Vec<NewDocument>,

@@ -121,8 +121,19 @@ pub struct FoundChunk {
     pub content: String,
     /// How well it fits; more is better.
     pub score: f64,
+    /// What the score is made of.
+    pub ranking: ChunkRanking,
     /// Its place in the space of the collection's embedding model.
     pub embedding: Option<Vec<f32>>,
+}
+
+/// What the score of a piece is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct ChunkRanking {
+    /// By its words alone, as the store ranks it.
+    pub word_score: f64,
+    /// How close its embedding is to the question's, from 0 to 1; none where one of them has no embedding.
+    pub similarity: Option<f64>,
 }
 
 /// Knowledge. It belongs to a tenant, and all of its users may look things up.

@@ -1,7 +1,7 @@
 //! No sessions, no modes of anybody, no files, and nothing to look up.
 
 use amalgam_core::{
-    AuditDraft, BoxFuture, Fault, Retrieval, RetrievalQuery, RetrievalResult, Scope,
+    AuditDraft, BoxFuture, Embedder, Fault, Retrieval, RetrievalQuery, RetrievalResult, Scope,
     store::{
         AgentSession, AgentTurn, Collection, DocumentListing, DocumentRecord, ExecuteStore, FileListing, FileRecord,
         FileStore, FoundChunk, ImportCounts, KnowledgeQuery, KnowledgeStore, Mode, ModeChange, ModeStore, NewDocument,
@@ -103,6 +103,12 @@ impl FileStore for Nothing {
 impl Retrieval for Nothing {
     fn find<'a>(&'a self, _: &'a Scope, _: RetrievalQuery<'a>) -> BoxFuture<'a, Result<RetrievalResult, Fault>> {
         Box::pin(async { Ok(RetrievalResult::default()) })
+    }
+}
+
+impl Embedder for Nothing {
+    fn embed<'a>(&'a self, _: &'a str, _: &'a [&'a str]) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Fault>> {
+        Box::pin(async { Ok(Vec::new()) })
     }
 }
 

@@ -9,6 +9,7 @@ mod audit;
 pub(super) mod call;
 mod configs;
 mod console;
+mod courses;
 mod diagnosis;
 mod keys;
 mod knowledge;
@@ -17,7 +18,9 @@ mod modes;
 mod profiles;
 mod reload;
 mod sessions;
+mod system;
 mod tenants;
+mod threads;
 mod tools;
 mod turns;
 mod usage;
@@ -54,10 +57,40 @@ pub(super) fn routes() -> Router<CurrentApp> {
         .route("/admin/modes", get(modes::list))
         .route("/admin/modes/{name}", get(modes::retrieve).put(modes::put).delete(modes::delete))
         .route("/admin/knowledge", get(knowledge::list))
+        .route("/admin/knowledge/_search", post(knowledge::search))
         .route("/admin/knowledge/{collection}", get(knowledge::retrieve).delete(knowledge::delete))
-        .route("/admin/knowledge/{collection}/documents", get(knowledge::documents))
+        .route("/admin/knowledge/{collection}/documents", get(knowledge::documents).post(knowledge::upload))
+        .route(
+            "/admin/knowledge/{collection}/documents/{*document_id}",
+            axum::routing::delete(knowledge::delete_document),
+        )
+        .route("/admin/courses", get(courses::list))
+        .route("/admin/courses/bulk", post(courses::change))
+        .route("/admin/courses/{id}", get(courses::retrieve).put(courses::put).delete(courses::delete))
+        .route("/admin/courses/users", get(courses::list_learners).post(courses::change_learners))
+        .route("/admin/courses/users/{user}", get(courses::list_learner).delete(courses::delete_learner))
+        .route(
+            "/admin/courses/users/{user}/{id}",
+            get(courses::retrieve_learner_course)
+                .put(courses::put_learner_course)
+                .delete(courses::delete_learner_course),
+        )
         .route("/admin/sessions", get(sessions::list))
-        .route("/admin/sessions/{session_id}", get(sessions::retrieve))
+        .route("/admin/sessions/{session_id}", get(sessions::retrieve).delete(sessions::delete))
+        .route("/admin/sessions/{session_id}/close", post(sessions::close))
+        .route("/admin/agent-sessions", get(threads::list_agent_sessions))
+        .route(
+            "/admin/agent-sessions/{session_id}",
+            get(threads::retrieve_agent_session).delete(threads::delete_agent_session),
+        )
+        .route("/admin/conversations", get(threads::list_conversations))
+        .route(
+            "/admin/conversations/{conversation_id}",
+            get(threads::retrieve_conversation).delete(threads::delete_conversation),
+        )
+        .route("/admin/system", get(system::retrieve))
+        .route("/admin/configuration", get(system::configuration))
+        .route("/admin/upstreams/{name}/check", post(system::check_upstream))
         .route("/admin/diagnose", get(diagnosis::diagnose))
         .route("/admin/turns", get(turns::list))
         .route("/admin/turns/tail", get(turns::tail))
@@ -78,4 +111,10 @@ pub(super) fn routes() -> Router<CurrentApp> {
         .route(CONSOLE_SESSIONS, get(console::list).post(console::open))
         .route("/admin/console/sessions/{session_id}", axum::routing::delete(console::end))
         .route(OWN_CONSOLE_SESSION, axum::routing::delete(console::sign_out))
+}
+
+/// Whether a path is that of documents of a collection, which are uploaded as forms.
+pub(super) fn is_document_upload(path: &str) -> bool {
+    let collection = path.strip_prefix("/admin/knowledge/").and_then(|rest| rest.strip_suffix("/documents"));
+    collection.is_some_and(|collection| !collection.contains('/'))
 }

@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use amalgam_core::store::{FoundChunk, KnowledgeQuery};
+use amalgam_core::store::{ChunkRanking, FoundChunk, KnowledgeQuery};
 use amalgam_knowledge::{Facts, MAX_QUESTION_WORDS};
 
 use super::{
@@ -410,6 +410,7 @@ impl<'a> Search<'a> {
                 end_line: made_of.end_line,
                 content: made_of.content,
                 score,
+                ranking: ChunkRanking { word_score: score, similarity: None },
                 embedding: made_of.embedding,
             })
         });

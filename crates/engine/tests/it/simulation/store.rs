@@ -385,4 +385,8 @@ impl Store for SimStore {
     fn ping(&self) -> Stored<'_, ()> {
         not_simulated()
     }
+
+    fn size(&self, _: Operator) -> Stored<'_, u64> {
+        not_simulated()
+    }
 }

@@ -23,7 +23,7 @@ macro_rules! data {
 
 const BASE: [(&str, &str); 1] = data!["document.json"];
 
-const PATHS: [(&str, &str); 20] = data![
+const PATHS: [(&str, &str); 23] = data![
     "paths/agents.json",
     "paths/assistant.json",
     "paths/audit.json",
@@ -31,6 +31,7 @@ const PATHS: [(&str, &str); 20] = data![
     "paths/console.json",
     "paths/conversations.json",
     "paths/embeddings.json",
+    "paths/courses.json",
     "paths/execute.json",
     "paths/files.json",
     "paths/knowledge.json",
@@ -40,7 +41,9 @@ const PATHS: [(&str, &str); 20] = data![
     "paths/modes.json",
     "paths/operations.json",
     "paths/responses.json",
+    "paths/system.json",
     "paths/tenants.json",
+    "paths/threads.json",
     "paths/tools.json",
     "paths/turns.json",
     "paths/webhooks.json",
