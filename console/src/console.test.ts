@@ -11,6 +11,8 @@ import { argumentsOf, fieldsOf } from './schema-form';
 import { en } from './i18n/en';
 import { id } from './i18n/id';
 import { viewsOf } from './items';
+import { allPages } from './all-pages';
+import { namesOf, numberOf } from './form-values';
 import { match } from './match';
 import { targetsOf } from './targets';
 import { found, indented, lineAt, linesOf } from './text-search';
@@ -278,5 +280,28 @@ describe('numbers', () => {
 
   test('values in a path are escaped, and empty ones are left out of the query', () => {
     expect(address('/admin/tools/{name}', { path: { name: 'a/b c' }, query: { x: '', y: 1, z: null } })).toBe('/admin/tools/a%2Fb%20c?y=1');
+  });
+});
+
+describe('forms and exports', () => {
+  test('a number of a form is read as it was typed, and anything else is none', () => {
+    expect(['', ' 12 ', '1_000', '0'].map((text) => numberOf(text, true))).toEqual([null, 12, 1000, 0]);
+    expect(['-1', '1.5', '1e3', 'many', '9'.repeat(16)].map((text) => numberOf(text, true))).toEqual(Array(5).fill(undefined));
+    expect(['1.5', '0.000000001', '1.0000000001'].map((text) => numberOf(text, false))).toEqual([1.5, 1e-9, undefined]);
+  });
+
+  test('names are one a line, each once, and none at all is no list', () => {
+    expect(namesOf(' a \n\nb\na\n')).toEqual(['a', 'b']);
+    expect(namesOf(' \n')).toBeNull();
+  });
+
+  test('an export has every page, however many there are', async () => {
+    const asked: (string | number | null)[] = [];
+    const all = await allPages<number>((after) => {
+      asked.push(after);
+      const first = after === null ? 0 : Number(after);
+      return Promise.resolve({ rows: [first], next: first < 2500 ? first + 1 : null });
+    });
+    expect([all.length, asked.slice(0, 3)]).toEqual([2501, [null, 1, 2]]);
   });
 });

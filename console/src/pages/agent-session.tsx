@@ -1,6 +1,7 @@
 // One session of the execute contract: its turns, each with its submissions. The content of a step is loaded when it is opened.
 
 import { useState } from 'preact/hooks';
+import { allPages } from '../all-pages';
 import { call, type Schemas } from '../api/client';
 import { count, dateTime } from '../format';
 import { useLoad } from '../hooks';
@@ -10,7 +11,7 @@ import { usePaged } from '../paged';
 import { href } from '../router';
 import { Conversation } from '../ui/conversation';
 import { Card, Empty, Failure, Loading, Page, Status } from '../ui/parts';
-import { allPages, DeleteButton, ExportButton } from './thread-actions';
+import { DeleteButton, ExportButton } from './thread-actions';
 
 type Session = Schemas['ExecuteSession'];
 type Turn = Session['data'][number];

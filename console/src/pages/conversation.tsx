@@ -1,6 +1,7 @@
 // One conversation of any user: its items, oldest first, page by page.
 
 import { useState } from 'preact/hooks';
+import { allPages } from '../all-pages';
 import { call, type Schemas } from '../api/client';
 import { count, dateTime } from '../format';
 import { t } from '../i18n';
@@ -8,7 +9,7 @@ import { viewsOf, type Item } from '../items';
 import { usePaged } from '../paged';
 import { Conversation } from '../ui/conversation';
 import { Card, Empty, Failure, Loading, Page } from '../ui/parts';
-import { allPages, DeleteButton, ExportButton } from './thread-actions';
+import { DeleteButton, ExportButton } from './thread-actions';
 
 type ItemsPage = Schemas['ConversationItems'];
 

@@ -2,11 +2,11 @@
 
 import { useState } from 'preact/hooks';
 import { send, type Schemas } from '../api/client';
+import { namesOf, numberOf } from '../form-values';
 import { useAction } from '../hooks';
 import { t } from '../i18n';
 import { Dialog } from '../ui/dialog';
 import { Check, Failure, TextArea, TextField } from '../ui/parts';
-import { namesOf, numberOf } from './limit-form';
 
 export function CourseForm({ course, onClose, onSaved }: { course: Schemas['CatalogueCourse'] | null; onClose: () => void; onSaved: () => void }) {
   const [id, setId] = useState(course ? String(course.id) : '');

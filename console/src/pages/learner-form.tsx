@@ -2,11 +2,11 @@
 
 import { useState } from 'preact/hooks';
 import { send, type Schemas } from '../api/client';
+import { numberOf } from '../form-values';
 import { useAction } from '../hooks';
 import { t } from '../i18n';
 import { Dialog } from '../ui/dialog';
 import { Failure, Select, TextField } from '../ui/parts';
-import { numberOf } from './limit-form';
 
 type Choice = '' | 'true' | 'false';
 

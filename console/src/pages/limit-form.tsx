@@ -2,6 +2,7 @@
 
 import { useState } from 'preact/hooks';
 import { call, send, type Schemas } from '../api/client';
+import { namesOf, numberOf } from '../form-values';
 import { useAction, useLoad } from '../hooks';
 import { t, type Key } from '../i18n';
 import { isOperator } from '../session';
@@ -11,20 +12,6 @@ import { Failure, Select, TextArea, TextField } from '../ui/parts';
 type Limit = Schemas['Limit'];
 type Kind = Limit['kind'];
 type Budget = NonNullable<Limit['budget']>;
-
-/** A number of a form; `undefined` where the text is none. Empty is not limited. */
-export function numberOf(text: string, whole: boolean): number | null | undefined {
-  const typed = text.trim().replaceAll('_', '');
-  if (!typed) return null;
-  const pattern = whole ? /^\d{1,15}$/ : /^\d{1,15}(\.\d{1,9})?$/;
-  return pattern.test(typed) ? Number(typed) : undefined;
-}
-
-/** The names of a text, one a line; none where nothing is named. */
-export function namesOf(text: string): string[] | null {
-  const names = text.split('\n').map((name) => name.trim()).filter(Boolean);
-  return names.length ? [...new Set(names)] : null;
-}
 
 const shown = (value: number | null | undefined): string => (value === null || value === undefined ? '' : String(value));
 

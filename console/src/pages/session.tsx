@@ -1,6 +1,7 @@
 // One thread as a conversation, oldest message first, with what is known about each message. Older messages are loaded on demand.
 
 import { useState } from 'preact/hooks';
+import { allPages } from '../all-pages';
 import { call, send, type Schemas } from '../api/client';
 import { count, dateTime } from '../format';
 import { useAction, useLoad } from '../hooks';
@@ -11,7 +12,7 @@ import { tenantOfPage } from '../tenant';
 import { LongText } from '../ui/conversation';
 import { Confirm, toast } from '../ui/dialog';
 import { Card, Code, Empty, Failure, Loading, Page, Status, Tag } from '../ui/parts';
-import { allPages, DeleteButton, ExportButton } from './thread-actions';
+import { DeleteButton, ExportButton } from './thread-actions';
 
 type Session = Schemas['Session'];
 type Message = Schemas['SessionMessage'];

@@ -9,17 +9,6 @@ import { mayChange } from '../session';
 import { Confirm, toast } from '../ui/dialog';
 import { Icon } from '../ui/icons';
 
-/** The pages of one list, until there are no more. */
-export async function allPages<T>(load: (after: string | number | null) => Promise<{ rows: T[]; next: string | number | null }>): Promise<T[]> {
-  const all: T[] = [];
-  for (let after: string | number | null = null, first = true; first || after !== null; first = false) {
-    const page: { rows: T[]; next: string | number | null } = await load(after);
-    all.push(...page.rows);
-    after = page.next;
-  }
-  return all;
-}
-
 /** Saves everything as a JSON file, however many pages it has. */
 export function ExportButton({ name, load, onError }: { name: string; load: () => Promise<unknown>; onError: (error: Error | undefined) => void }) {
   const save = useAction(async () => {
