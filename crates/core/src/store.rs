@@ -18,8 +18,8 @@ mod limits;
 mod processes;
 mod responses;
 mod tenancy;
-mod turn_details;
 mod threads;
+mod turn_details;
 mod turn_list;
 mod turns;
 mod webhooks;
@@ -63,8 +63,8 @@ pub use responses::{
     StoredResponse,
 };
 pub use tenancy::{KeyRecord, NewKey, TenancyStore, TenantChange, TenantRecord};
-pub use turn_details::{CallBodies, RecentTurns, StoredCall, TurnDetailStore};
 pub use threads::{OwnedBy, SessionDeletion, ThreadStore};
+pub use turn_details::{CallBodies, RecentTurns, StoredCall, TurnDetailStore};
 pub use turn_list::{
     ListedTurn, TurnCursor, TurnFilter, TurnPage, TurnsOf, UsageGroup, UsageQuery, UsageStore, UsageSums,
 };

@@ -29,14 +29,8 @@ pub enum Wire {
 
 impl Wire {
     /// All of them.
-    pub const ALL: [Self; 6] = [
-        Self::Responses,
-        Self::ChatCompletions,
-        Self::Embeddings,
-        Self::Assistant,
-        Self::Execute,
-        Self::Messages,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Responses, Self::ChatCompletions, Self::Embeddings, Self::Assistant, Self::Execute, Self::Messages];
 
     /// The name in the store, in lists and in metrics.
     pub const fn name(self) -> &'static str {

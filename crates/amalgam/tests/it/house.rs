@@ -87,8 +87,18 @@ const MAY_KNOW: [(&str, &[&str]); 27] = [
 ];
 
 /// The crates of rules: plain data and functions.
-const PURE: [&str; 10] =
-    ["protocol", "summary", "core", "emitter", "knowledge", "assistant", "execute", "chat-completions", "messages", "tokens"];
+const PURE: [&str; 10] = [
+    "protocol",
+    "summary",
+    "core",
+    "emitter",
+    "knowledge",
+    "assistant",
+    "execute",
+    "chat-completions",
+    "messages",
+    "tokens",
+];
 
 /// Tests that need a crate beside theirs: turns are stored in a real store, every store passes the same contract tests,
 /// and decoded model events are checked as the events that they become.

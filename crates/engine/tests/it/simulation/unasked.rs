@@ -3,7 +3,10 @@
 use amalgam_core::{
     Admin, AuditDraft, AuditHead, AuditRow, Operator, Scope, TenantState,
     store::{
-        AppendOutcome, Approval, AuditFilter, AuditStore, BankOf, BankStore, BankTool, CallBodies, Conversation, ConversationItem, ConversationStore, Decision, DecisionOutcome, EventChunk, KeyRecord, Listing, NewItem, NewKey, Page, RecentTurns, ResponseSettingsStore, Stored, StoredCall, TenancyStore, TenantChange, TenantRecord, ToolStatistics, TurnCursor, TurnDetailStore, TurnFilter, TurnPage, TurnsOf, UsageQuery, UsageStore, UsageSums,
+        AppendOutcome, Approval, AuditFilter, AuditStore, BankOf, BankStore, BankTool, CallBodies, Conversation,
+        ConversationItem, ConversationStore, Decision, DecisionOutcome, EventChunk, KeyRecord, Listing, NewItem,
+        NewKey, Page, RecentTurns, ResponseSettingsStore, Stored, StoredCall, TenancyStore, TenantChange, TenantRecord,
+        ToolStatistics, TurnCursor, TurnDetailStore, TurnFilter, TurnPage, TurnsOf, UsageQuery, UsageStore, UsageSums,
     },
 };
 use amalgam_protocol::Json;
