@@ -10,6 +10,7 @@ use amalgam_core::{
     },
 };
 use amalgam_protocol::Json;
+use bytes::Bytes;
 
 use super::store::{SimStore, not_simulated};
 
