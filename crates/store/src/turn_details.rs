@@ -42,7 +42,7 @@ shared_statements! {
         SELECT request, base_response, base_number, base_shared, depth FROM path";
     TenantSql TURN_EVENTS = "
         SELECT first, last, frames FROM stream_events
-        WHERE tenant_id = $1 AND response_id = $2 AND last > $3 ORDER BY last LIMIT $4";
+        WHERE tenant_id = $1 AND response_id = $2 AND last > $3 ORDER BY first LIMIT $4";
     TenantSql RESPONSE_OF_STEM = "SELECT id FROM responses WHERE tenant_id = $1 AND stem = $2";
     TenantSql RESPONSE_OF_CALL = "
         SELECT response_id FROM tool_runs WHERE tenant_id = $1 AND call_id = $2 ORDER BY started_at DESC LIMIT 1";
