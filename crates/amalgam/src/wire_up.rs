@@ -18,7 +18,7 @@ use amalgam_assistant::settings::KEY_VARIABLE;
 use amalgam_configuration::{Config, ImageUrls, KeepTranscripts, KeySetLocation, McpConfig, McpTransport, Secret};
 use amalgam_core::{
     Catalog, Clock, Embedder, Fetch, Retrieval, Seal, Store, ToolProvider, TurnObserver,
-    store::{BankStore, ConsoleStore, CourseStore, FlushMeter, KnowledgeStore, ProcessId, TenancyStore},
+    store::{BankStore, ConsoleStore, CourseStore, KnowledgeStore, ProcessId, StoreMeter, TenancyStore},
     turn::Caps,
 };
 use amalgam_engine::{
@@ -198,7 +198,7 @@ pub(crate) fn engine_settings(config: &Config) -> EngineSettings {
 /// The lines of requests, and the metrics.
 fn request_log(
     config: &Config,
-    flushes: FlushMeter,
+    flushes: StoreMeter,
     telemetry: &ProcessTelemetry,
     clock: &dyn Clock,
 ) -> Arc<RequestLog> {

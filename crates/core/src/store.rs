@@ -11,11 +11,11 @@ mod console;
 mod conversations;
 mod execute;
 mod files;
-mod flush_meter;
 mod knowledge;
 mod limits;
 mod processes;
 mod responses;
+mod store_meter;
 mod tenancy;
 mod turn_list;
 mod turns;
@@ -46,7 +46,6 @@ pub use execute::{
     SubmittedSession, TakenStep,
 };
 pub use files::{FileListing, FileRecord, FileStore};
-pub use flush_meter::{FlushMeter, FlushReading};
 pub use knowledge::{
     Collection, DocumentListing, DocumentRecord, FoundChunk, KnowledgeQuery, KnowledgeStore, NewChunk, NewDocument,
 };
@@ -55,6 +54,7 @@ pub use processes::{ProcessId, ProcessStore, PruneCounts, QueuedTurn, RecoveryCo
 pub use responses::{
     CancelOutcome, EventChunk, EventTail, ItemsOf, Lineage, ResponseState, ResponseStore, StoredResponse,
 };
+pub use store_meter::{FlushReading, StoreMeter};
 pub use tenancy::{KeyRecord, NewKey, TenancyStore, TenantChange, TenantRecord};
 pub use turn_list::{
     ListedTurn, TurnCursor, TurnFilter, TurnPage, TurnsOf, UsageGroup, UsageQuery, UsageStore, UsageSums,

@@ -118,7 +118,8 @@ impl ModelNames {
             return;
         }
         if let Some(model) = self.models.iter().find(|model| model.name == name) {
-            candidates.extend(self.candidate(&model.upstream, &model.model, model.context_window));
+            let own = self.candidate(&model.upstream, &model.model, model.context_window);
+            candidates.extend(own.map(|own| Candidate { alias: Some(model.name.clone()), ..own }));
             for fallback in &model.fallback {
                 self.collect(upstreams, fallback, depth + 1, candidates);
             }
@@ -145,7 +146,8 @@ impl ModelNames {
         let handle = self.registry.get(upstream)?;
         let configured = self.models.iter().find(|known| known.upstream == upstream && known.model == model);
         let price = configured.and_then(|known| known.price);
-        Some(Candidate { upstream: upstream.to_owned(), model: handle, name: model.to_owned(), context_window, price })
+        let (upstream, name) = (upstream.to_owned(), model.to_owned());
+        Some(Candidate { upstream, model: handle, name, alias: None, context_window, price })
     }
 
     fn wire(&self, upstream: &str) -> Option<&'static str> {
@@ -156,6 +158,7 @@ impl ModelNames {
         ModelCard {
             id: model.name.clone(),
             owned_by: model.upstream.clone(),
+            upstream_model: model.model.clone(),
             wire: self.wire(&model.upstream).unwrap_or_default().to_owned(),
             created: self.started_at,
             context_window: model.context_window,
@@ -172,6 +175,7 @@ impl ModelNames {
         ModelCard {
             id: id.to_owned(),
             owned_by: upstream.to_owned(),
+            upstream_model: id.strip_prefix(&format!("{upstream}/")).unwrap_or(id).to_owned(),
             wire: self.wire(upstream).unwrap_or_default().to_owned(),
             created: self.started_at,
             modalities: vec!["text".to_owned(), "image".to_owned()],

@@ -11,7 +11,7 @@ mod series;
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use amalgam_core::{CallSummary, Door, TelemetryMeter, TurnQueue, TurnSummary, store::FlushMeter};
+use amalgam_core::{CallSummary, Door, TelemetryMeter, TurnQueue, TurnSummary, store::StoreMeter};
 use amalgam_protocol::Status;
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -25,7 +25,7 @@ use self::{
     label_values::{LabelValue, LabelValues},
     process::ProcessUse,
     series::{
-        FlushCollector, ModelSeries, ProcessCollector, TelemetryCollector, TenantSeries, ToolSeries, TurnFamilies,
+        ModelSeries, ProcessCollector, StoreCollector, TelemetryCollector, TenantSeries, ToolSeries, TurnFamilies,
         UpstreamSeries,
     },
 };
@@ -125,7 +125,7 @@ fn histogram_of_seconds() -> Histogram {
 
 impl Metrics {
     /// All metrics at zero.
-    pub fn new(build: &BuildInfo, flushes: FlushMeter, telemetry: TelemetryMeter) -> Arc<Self> {
+    pub fn new(build: &BuildInfo, flushes: StoreMeter, telemetry: TelemetryMeter) -> Arc<Self> {
         let mut all = Registry::default();
         let started_at_ms = build.started_at_ms;
         all.register_collector(Box::new(ProcessCollector { started_at_ms, read: ProcessUse::read }));
@@ -172,7 +172,7 @@ impl Metrics {
         );
         let labels = vec![("version", build.version.clone()), ("commit", build.commit.clone())];
         registry.register("build", "The running program", Info::new(labels));
-        registry.register_collector(Box::new(FlushCollector(flushes)));
+        registry.register_collector(Box::new(StoreCollector(flushes)));
         registry.register_collector(Box::new(TelemetryCollector(telemetry)));
 
         let of_queue = |queue: TurnQueue| queue_wait.get_or_create_owned(&QueueLabels { queue: queue.name() });

@@ -377,7 +377,7 @@ mod tests {
     #[test]
     fn the_sampled_share_of_lines_is_what_is_configured() {
         let metrics =
-            Metrics::new(&BuildInfo::default(), amalgam_core::store::FlushMeter::default(), Default::default());
+            Metrics::new(&BuildInfo::default(), amalgam_core::store::StoreMeter::default(), Default::default());
         for (sample, expected) in [(0.0, 0..=0), (0.1, 95..=105), (0.5, 495..=505), (1.0, 1000..=1000)] {
             let settings = RequestLogSettings { sample, ..RequestLogSettings::default() };
             let log = RequestLog::new(Arc::clone(&metrics), Arc::new(amalgam_core::NoTraces), &settings);

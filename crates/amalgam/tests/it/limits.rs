@@ -1,5 +1,6 @@
 //! Limits of tenants, keys, users and models: what is refused and how, what is counted, and who may change it.
 
+mod fallbacks;
 mod races;
 mod spending;
 

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use amalgam_core::{TelemetryMeter, TelemetrySignal, store::FlushMeter};
+use amalgam_core::{TelemetryMeter, TelemetrySignal, store::StoreMeter};
 use amalgam_protocol::Usage;
 use prometheus_client::{
     collector::Collector,
@@ -274,11 +274,11 @@ impl ToolSeries {
     }
 }
 
-/// The flushes of the store.
+/// The flushes of the store, and the budgets that were reached there.
 #[derive(Debug)]
-pub(super) struct FlushCollector(pub(super) FlushMeter);
+pub(super) struct StoreCollector(pub(super) StoreMeter);
 
-impl Collector for FlushCollector {
+impl Collector for StoreCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let flushes = self.0.read();
         let (help, kind) =
@@ -288,7 +288,14 @@ impl Collector for FlushCollector {
         histogram.encode_histogram::<NoLabelSet>(flushes.seconds, flushes.count, &flushes.buckets, None)?;
         let help = "Writes that were committed";
         let writes = encoder.encode_descriptor("store_flushed_writes", help, None, MetricType::Counter)?;
-        ConstCounter::new(flushes.writes).encode(writes)
+        ConstCounter::new(flushes.writes).encode(writes)?;
+        let help = "Budgets that have reached a threshold, by kind of limit and per cent, in writes of this process";
+        let mut budgets = encoder.encode_descriptor("budget_reached", help, None, MetricType::Counter)?;
+        for (kind, percent, number) in self.0.budgets() {
+            let labels = [("kind", kind.singular()), ("threshold", if percent < 100 { "80" } else { "100" })];
+            ConstCounter::new(number).encode(budgets.encode_family(&labels)?)?;
+        }
+        Ok(())
     }
 }
 

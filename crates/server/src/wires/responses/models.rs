@@ -1,10 +1,11 @@
 //! `GET /v1/models` and `GET /v1/models/{id}`
 
 use amalgam_app::{
-    assistant::{is_enabled, require_enabled},
+    Application,
+    assistant::{Agent, is_enabled, require_enabled},
     turns::no_such_model,
 };
-use amalgam_core::{ModelCard, Scope, store::AgentProfile};
+use amalgam_core::{Fault, ModelCard, Scope, store::AgentProfile};
 use amalgam_protocol::Writer;
 use axum::response::Response;
 
@@ -14,22 +15,23 @@ use crate::wires::{WireError, answer};
 /// All models that the caller may use.
 pub(super) async fn list(Call { app, scope, .. }: Call) -> Result<Response, WireError> {
     let mut cards = app.catalog.list(&scope).await;
+    let (known_limits, key_id) = (app.engine.limiter().known(), key_id(&scope));
+    cards.retain(|card| {
+        // By the same names as a request that asks for it.
+        let full_name = format!("{}/{}", card.owned_by, card.upstream_model);
+        known_limits.allows_model(&scope, key_id, &[card.id.clone(), full_name, card.upstream_model.clone()])
+    });
+    let names_models = known_limits.names_models(&scope, key_id);
     let profiles = match is_enabled(&app, &scope).await? {
         true => app.store.active_profiles(&scope).await?,
         false => Vec::new(),
     };
     for profile in profiles {
-        if !cards.iter().any(|card| card.id == profile.slug) {
+        let is_known = cards.iter().any(|card| card.id == profile.slug);
+        if !is_known && (!names_models || check_profile(&app, &scope, &profile).await.is_ok()) {
             cards.push(card_of(&profile));
         }
     }
-    let known_limits = app.engine.limiter().known();
-    cards.retain(|card| {
-        // By the same names as a request that asks for it.
-        let own = format!("{}/{}", card.owned_by, card.id);
-        let is_allowed = |name: &str| known_limits.check_model(&scope, key_id(&scope), name, None).is_ok();
-        is_allowed(&card.id) || is_allowed(&own)
-    });
     let mut writer = Writer::with_capacity(256 * cards.len() + 64);
     writer.object(|writer| {
         writer.key("object").string("list");
@@ -52,6 +54,7 @@ pub(super) async fn get(Call { app, scope, path, .. }: Call) -> Result<Response,
             let profile = app.store.profile(&scope, id).await?.filter(|profile| profile.active);
             let profile = profile.ok_or_else(|| no_such_model(id))?;
             require_enabled(&app, &scope).await?;
+            check_profile(&app, &scope, &profile).await?;
             write(&mut writer, &card_of(&profile));
         }
     }
@@ -60,6 +63,18 @@ pub(super) async fn get(Call { app, scope, path, .. }: Call) -> Result<Response,
 
 fn key_id(scope: &Scope) -> Option<&str> {
     scope.key_id().map(|id| &**id)
+}
+
+/// Refuses a profile that the caller's limits name neither by itself nor by its model.
+async fn check_profile(app: &Application, scope: &Scope, profile: &AgentProfile) -> Result<(), Fault> {
+    let known_limits = app.engine.limiter().known();
+    if !known_limits.names_models(scope, key_id(scope)) {
+        return Ok(());
+    }
+    // A profile whose model no upstream has is known by its own name only.
+    let route = Agent::with(app, scope, Some(profile.clone())).await?.route(app, scope).await.ok();
+    let first = route.as_ref().and_then(|route| route.candidates.first());
+    known_limits.check_model(scope, key_id(scope), &profile.slug, first)
 }
 
 /// A profile as a model: its capabilities depend on its own model.
