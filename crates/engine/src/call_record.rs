@@ -9,7 +9,7 @@ use std::{
 
 use amalgam_core::{
     CallRecorder, CallSummary, Candidate, Clock, Fault, FaultKind, LimitSubject, Loss, MAX_SPANS, PreparedRequest,
-    Price, RawAnswer, TraceContext, TurnSpan, TurnStep, UsedAmounts,
+    Price, RawAnswer, TraceContext, TurnOrigin, TurnSpan, TurnStep, UsedAmounts,
     store::{Base, HoldSettlement, Transcript},
 };
 use amalgam_protocol::{Json, Usage, Writer};
@@ -38,8 +38,8 @@ pub(crate) struct CallRecord {
 #[derive(Debug, Default)]
 struct Calls {
     settings: CallRecordSettings,
-    /// The turn's place in a trace.
-    trace: Option<TraceContext>,
+    /// The turn's place in a trace, and its request.
+    origin: CallOrigin,
     /// What the finished calls used.
     metered: MeteredCalls,
     /// The transcripts of finished calls, if they are stored.
@@ -53,6 +53,23 @@ struct Calls {
     turn_holds: Vec<String>,
     /// The limits of fallbacks that have counted the turn.
     counted: Vec<LimitSubject>,
+}
+
+/// The request that a turn's calls are made for.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CallOrigin {
+    /// The turn's place in a trace.
+    pub(crate) trace: Option<TraceContext>,
+    /// The caller's `tracestate`.
+    pub(crate) trace_state: Option<Arc<str>>,
+    pub(crate) request_id: Option<Arc<str>>,
+}
+
+impl CallOrigin {
+    pub(crate) fn of(origin: &TurnOrigin) -> Self {
+        let trace_state = origin.request.as_ref().and_then(|request| request.trace_state().cloned());
+        Self { trace: origin.trace, trace_state, request_id: origin.request_id.clone() }
+    }
 }
 
 /// What is stored of a turn's calls.
@@ -146,10 +163,10 @@ struct RunningCall {
 }
 
 impl CallRecord {
-    /// The record of a turn at this place in a trace, with its spans so far.
-    pub(crate) fn new(settings: CallRecordSettings, trace: Option<TraceContext>, spans: Vec<TurnSpan>) -> Self {
+    /// The record of a turn with this origin, with its spans so far.
+    pub(crate) fn new(settings: CallRecordSettings, origin: CallOrigin, spans: Vec<TurnSpan>) -> Self {
         let metered = MeteredCalls { spans, ..MeteredCalls::default() };
-        Self { calls: Arc::new(Mutex::new(Calls { settings, trace, metered, ..Calls::default() })), has_output: false }
+        Self { calls: Arc::new(Mutex::new(Calls { settings, origin, metered, ..Calls::default() })), has_output: false }
     }
 
     /// Adds a part of the turn that began at `start` and has just ended.
@@ -165,7 +182,7 @@ impl CallRecord {
 
     /// A place in the trace for a request to another server.
     pub(crate) fn trace_of_call(&self) -> Option<TraceContext> {
-        self.calls().trace.map(TraceContext::of_call)
+        self.calls().origin.trace.map(TraceContext::of_call)
     }
 
     fn calls(&self) -> MutexGuard<'_, Calls> {
@@ -221,8 +238,10 @@ impl CallRecord {
             _ => CallRecorder::counting_only(),
         };
         prepared.answer_context.recorder = calls_upstream.then(|| recorder.clone());
-        let trace = calls.trace.map(TraceContext::of_call);
+        let trace = calls.origin.trace.map(TraceContext::of_call);
         prepared.answer_context.trace = trace;
+        prepared.answer_context.trace_state = calls.origin.trace_state.clone();
+        prepared.answer_context.request_id = calls.origin.request_id.clone();
         calls.running = Some(RunningCall {
             upstream: candidate.upstream.clone(),
             model: candidate.name.clone(),

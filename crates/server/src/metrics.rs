@@ -9,7 +9,7 @@ mod label_values;
 mod process;
 mod series;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use amalgam_core::{CallSummary, Door, TelemetryMeter, TurnQueue, TurnSummary, store::StoreMeter};
 use amalgam_protocol::Status;
@@ -25,10 +25,11 @@ use self::{
     label_values::{LabelValue, LabelValues},
     process::ProcessUse,
     series::{
-        ModelSeries, ProcessCollector, StoreCollector, TelemetryCollector, TenantSeries, ToolSeries, TurnFamilies,
-        UpstreamSeries,
+        MachineCollector, ModelSeries, ProcessCollector, RefusalCollector, StoreCollector, TelemetryCollector,
+        TenantSeries, ToolSeries, TurnFamilies, UpstreamSeries,
     },
 };
+use amalgam_listener::{RefusalMeter, ServerTls};
 
 /// Upper bounds of the time of requests, first tokens and waits, in seconds.
 const SECONDS: [f64; 16] =
@@ -46,6 +47,21 @@ pub struct BuildInfo {
     pub commit: String,
     /// When the process started, in milliseconds since 1970.
     pub started_at_ms: u64,
+}
+
+/// What counts outside of the metrics, and what is read when they are requested.
+#[derive(Debug, Clone, Default)]
+pub struct MetricSources {
+    /// The commits of the store, and the budgets that were reached.
+    pub store: StoreMeter,
+    /// What was exported.
+    pub telemetry: TelemetryMeter,
+    /// Connections that were refused.
+    pub refusals: RefusalMeter,
+    /// The certificate of the listeners.
+    pub certificate: Option<ServerTls>,
+    /// A folder on the disk of the store.
+    pub disk: Option<PathBuf>,
 }
 
 /// All metrics of the process.
@@ -125,7 +141,8 @@ fn histogram_of_seconds() -> Histogram {
 
 impl Metrics {
     /// All metrics at zero.
-    pub fn new(build: &BuildInfo, flushes: StoreMeter, telemetry: TelemetryMeter) -> Arc<Self> {
+    pub fn new(build: &BuildInfo, sources: MetricSources) -> Arc<Self> {
+        let MetricSources { store, telemetry, refusals, certificate, disk } = sources;
         let mut all = Registry::default();
         let started_at_ms = build.started_at_ms;
         all.register_collector(Box::new(ProcessCollector { started_at_ms, read: ProcessUse::read }));
@@ -172,7 +189,9 @@ impl Metrics {
         );
         let labels = vec![("version", build.version.clone()), ("commit", build.commit.clone())];
         registry.register("build", "The running program", Info::new(labels));
-        registry.register_collector(Box::new(StoreCollector(flushes)));
+        registry.register_collector(Box::new(StoreCollector(store)));
+        registry.register_collector(Box::new(RefusalCollector(refusals)));
+        registry.register_collector(Box::new(MachineCollector { certificate, disk }));
         registry.register_collector(Box::new(TelemetryCollector(telemetry)));
 
         let of_queue = |queue: TurnQueue| queue_wait.get_or_create_owned(&QueueLabels { queue: queue.name() });
@@ -297,6 +316,8 @@ impl Metrics {
                 None => drop(self.queue_depth.remove(&labels)),
             }
         }
+        // A reload may have removed upstreams.
+        self.breakers.clear();
         for (upstream, open) in live.breakers {
             self.breakers.get_or_create(&BreakerLabels { upstream }).set(open.into());
         }

@@ -5,7 +5,7 @@ use super::*;
 
 fn metrics() -> Arc<Metrics> {
     let build = BuildInfo { version: "1.2.3".into(), commit: "abc".into(), started_at_ms: 1_500 };
-    Metrics::new(&build, StoreMeter::default(), Default::default())
+    Metrics::new(&build, MetricSources::default())
 }
 
 fn text(metrics: &Metrics) -> String {

@@ -128,7 +128,7 @@ pub(crate) fn app(state: TenantState) -> Arc<App> {
         session_queues: SessionQueues::default(),
         read_configs: ReadConfigs::default(),
     };
-    let metrics = Metrics::new(&BuildInfo::default(), StoreMeter::default(), Default::default());
+    let metrics = Metrics::new(&BuildInfo::default(), MetricSources::default());
     let log = Arc::new(RequestLog::new(metrics, Arc::new(amalgam_core::NoTraces), &RequestLogSettings::default()));
     let (reload, origins) = (ReloadRequests::new().0, AllowedOrigins::default());
     Arc::new(App::new(ServerParts { app: Arc::new(application), auth, origins, reload, log }))

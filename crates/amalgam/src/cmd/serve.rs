@@ -73,8 +73,8 @@ pub(crate) async fn run(input: ServeInput) -> anyhow::Result<()> {
     // Links in answers name the port, which may be any free one.
     let main = listen("listen", &config.server.listen)?;
     let url = main.address.url(main.scheme());
-    let AssembledServer { application, names, engine, live, reload_callers, tools, housekeeping, first_key } =
-        wire_up::assemble(&config, &url).await?;
+    let AssembledServer { application, names, engine, live, reload_callers, tools, housekeeping, first_key, refusals } =
+        wire_up::assemble(&config, &url, tls.as_ref()).await?;
     let (app, auth, admission) = (live.server.clone(), live.auth.clone(), live.admission.clone());
     let telemetry = live.telemetry.clone();
     let runner = Arc::new(QueueRunner::new(&application));
@@ -120,7 +120,7 @@ pub(crate) async fn run(input: ServeInput) -> anyhow::Result<()> {
         // Turns that are not stored by then are recovered by another process or at the next start.
         tokio::time::sleep(config.server.drain_timeout - patience + STORE_TIMEOUT).await;
     };
-    let limits = || wire_up::listener(&config);
+    let limits = || wire_up::listener(&config, refusals.clone());
     let serving = async {
         match admin {
             None => main.serve(amalgam_server::router(app.clone()), limits(), stop.clone()).await,

@@ -6,7 +6,7 @@ use amalgam_app::Application;
 use amalgam_core::{BoxFuture, Embedder, Fault};
 use amalgam_engine::{Admission, AdmissionSettings};
 use amalgam_models::ModelNames;
-use amalgam_server::{Auth, CurrentApp};
+use amalgam_server::{Auth, CurrentApp, RequestLog};
 use arc_swap::ArcSwap;
 
 use crate::{telemetry::ProcessTelemetry, tenancy::ConfiguredAccess};
@@ -17,6 +17,8 @@ pub(crate) struct LiveParts {
     pub(crate) admission: Admission,
     pub(crate) embedder: Arc<CurrentModels>,
     pub(crate) telemetry: ProcessTelemetry,
+    /// The lines of requests.
+    pub(crate) log: Arc<RequestLog>,
     pub(crate) server: CurrentApp,
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    path::PathBuf,
     sync::{PoisonError, RwLock, atomic::AtomicU64},
     time::Duration,
 };
@@ -21,7 +22,11 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use super::{label_values::LabelValue, process::ProcessUse};
+use super::{
+    label_values::LabelValue,
+    process::{DiskSpace, ProcessUse},
+};
+use amalgam_listener::{RefusalMeter, ServerTls};
 
 type CounterOfUsd = Counter<f64, AtomicU64>;
 type HistogramFamily<L> = Family<L, Histogram, fn() -> Histogram>;
@@ -294,6 +299,47 @@ impl Collector for StoreCollector {
         for (kind, percent, number) in self.0.budgets() {
             let labels = [("kind", kind.singular()), ("threshold", if percent < 100 { "80" } else { "100" })];
             ConstCounter::new(number).encode(budgets.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+/// The connections that were refused before a request was routed.
+#[derive(Debug)]
+pub(super) struct RefusalCollector(pub(super) RefusalMeter);
+
+impl Collector for RefusalCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Connections that were refused before a request was routed, by reason";
+        let mut refused = encoder.encode_descriptor("connections_refused", help, None, MetricType::Counter)?;
+        for (reason, number) in self.0.read() {
+            ConstCounter::new(number).encode(refused.encode_family(&[("reason", reason.name())])?)?;
+        }
+        Ok(())
+    }
+}
+
+/// The certificate and the disk, if there are any.
+#[derive(Debug)]
+pub(super) struct MachineCollector {
+    pub(super) certificate: Option<ServerTls>,
+    pub(super) disk: Option<PathBuf>,
+}
+
+impl Collector for MachineCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let disk = self.disk.as_deref().and_then(DiskSpace::read);
+        let expiry = self.certificate.as_ref().map(|certificate| certificate.validity().not_after);
+        let gauges = [
+            ("certificate_expiry_seconds", "When the server's certificate expires, since 1970", expiry),
+            ("disk_free_bytes", "Free space on the disk of the store", disk.map(|disk| disk.free_bytes)),
+            ("disk_size_bytes", "Size of the disk of the store", disk.map(|disk| disk.size_bytes)),
+        ];
+        for (name, help, value) in gauges {
+            let encoder = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            if let Some(value) = value {
+                ConstGauge::new(value as f64).encode(encoder)?;
+            }
         }
         Ok(())
     }
