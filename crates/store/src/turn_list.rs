@@ -100,6 +100,8 @@ shared_statements! {
             AND (CAST($17 AS bigint) IS NULL OR ended_at - created_at >= $17)
             AND (CAST($18 AS bigint) IS NULL OR cost >= $18)
             AND (CAST($20 AS bigint) IS NULL OR CASE WHEN stored THEN 1 ELSE 0 END = $20)
+            AND (CAST($21 AS bigint) IS NULL OR ended_at - created_at <= $21)
+            AND (CAST($22 AS bigint) IS NULL OR cost <= $22)
         ORDER BY created_at DESC, response_id DESC LIMIT $19";
     /// The last of the turns that a page looked at, if there were so many.
     TenantSql LAST_LOOKED_AT = "
@@ -388,12 +390,14 @@ async fn page<C: SqlConnection>(
     ];
     let values = range.iter().cloned().chain(rest);
     let stored = filter.stored.map(i64::from);
+    let (max_duration, max_cost) = (filter.max_duration_ms, filter.max_cost.map(Cost::nano_usd));
+    let values = values.chain(values![limit + 1, stored, max_duration, max_cost]);
     let turns = match &filter.text {
-        None => connection.tenant(tenant, TURNS, values.chain(values![limit + 1, stored])).all(listed_turn).await?,
+        None => connection.tenant(tenant, TURNS, values).all(listed_turn).await?,
         Some(text) => {
             let pattern = format!("%{}%", escaped(&json_text(text)));
             let sql = connection.sql().turns_with_text;
-            connection.tenant(tenant, sql, values.chain(values![limit + 1, stored, pattern])).all(listed_turn).await?
+            connection.tenant(tenant, sql, values.chain(values![pattern])).all(listed_turn).await?
         }
     };
     if turns.len() > limit {

@@ -1,6 +1,6 @@
 //! `amalgam serve`: runs the server until SIGTERM or SIGINT.
 
-mod certificates;
+pub(super) mod certificates;
 mod service_manager;
 mod signals;
 mod sockets;
@@ -10,8 +10,13 @@ mod unix_socket;
 use std::sync::Arc;
 use std::time::Duration;
 
-use amalgam_administration::{reload::ReloadCaller, webhooks::deliver_webhooks};
+use amalgam_administration::{
+    Administration,
+    reload::{ReloadCaller, ReloadReport},
+    webhooks::deliver_webhooks,
+};
 use amalgam_app::turns::QueueRunner;
+use amalgam_core::{Actor, Operator};
 use amalgam_engine::Runner;
 use amalgam_server::ServerTls;
 use anyhow::Context as _;
@@ -25,6 +30,7 @@ use self::sockets::{Listener, PassedSockets};
 use crate::cli::ConfigArgs;
 use crate::default_model::DisplayedModel;
 use crate::logs::{self, LogFilter};
+use crate::machine;
 use crate::reload::Reloader;
 use crate::terminal::print_stdout;
 use crate::wire_up::{self, AssembledServer};
@@ -189,14 +195,27 @@ async fn reload_until_stop(
         notify(ServiceState::Reloading);
         certificates::refresh(tls).await;
         let result = reloader.reload().await;
-        if result.is_ok() {
+        if let Ok(report) = &result {
             startup::log_reloadable(&reloader.config);
+            // The handler of a caller's request records who it was.
+            if caller.is_none() {
+                record_signalled(&reloader, report).await;
+            }
         }
         // The caller may have left.
         if let Some(caller) = caller {
             let _ = caller.send(result);
         }
         notify(ServiceState::Ready);
+    }
+}
+
+/// Appends a reload by SIGHUP to the audit.
+async fn record_signalled(reloader: &Reloader, report: &ReloadReport) {
+    let application = reloader.application.load();
+    let administration = Administration::new(&application, Actor::server(machine::host_name()));
+    if let Err(fault) = administration.record_reload(Operator::of_this_process(), report).await {
+        warn!("the reload could not be added to the audit: {}", fault.explained());
     }
 }
 

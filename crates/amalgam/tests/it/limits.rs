@@ -302,3 +302,30 @@ async fn an_administrator_manages_keys_and_users_of_its_tenant_and_nothing_else(
 pub(crate) fn receiver() -> Upstream {
     Upstream::always(Reply::json(json!({})))
 }
+
+#[tokio::test]
+async fn a_key_of_the_configuration_has_an_id_for_usage_and_limits_of_its_own() {
+    for store in stores() {
+        let mut world = World::with(store.setup(setup()), &[]).await;
+        answers(&world);
+        let client = world.amalgam.client();
+        assert_eq!(client.post_json("/v1/responses", &turn()).await.status, 200);
+        let usage = client.get("/admin/usage?group_by=key").await.json();
+        let id = usage["data"][0]["key"].as_str().unwrap_or_default().to_owned();
+        assert!(id.starts_with("key_config-1-"), "{}: {usage}", store.name);
+        set(&client, &format!("keys/{id}"), &json!({"requests_per_minute": 0})).await;
+        let refusal = refused(&client, &turn(), "rate_limit_exceeded").await;
+        assert!(error_of(&refusal)["message"].as_str().unwrap_or_default().contains(&id), "{}", refusal.text());
+        // Another key of the tenant is not limited, and the id outlives the process.
+        let (_, other) = key(&world, &store, &["use"]);
+        assert_eq!(other.post_json("/v1/responses", &turn()).await.status, 200);
+        world.amalgam.kill();
+        world.start_again().await;
+        refused(&world.amalgam.client(), &turn(), "rate_limit_exceeded").await;
+        let of_another_tenant = id.replace("key_config-1-", "key_config-2-");
+        for unknown in [of_another_tenant.as_str(), "key_config-1-", "key_config-x"] {
+            let answer = put(&world.amalgam.client(), &format!("keys/{unknown}"), &json!({"in_flight": 1})).await;
+            assert_eq!(answer.status, 404, "{unknown}: {}", answer.text());
+        }
+    }
+}

@@ -75,7 +75,7 @@ async fn a_budget_in_money_needs_prices_which_can_be_imported() {
         // 11 tokens in, 3 of them cached, and 7 out: 8 × 2 + 3 × 1 + 7 × 10 micro-USD.
         let list = json!({
             "chat/m-chat": {"input_cost_per_token": 2e-6, "output_cost_per_token": 1e-5,
-                "cache_read_input_token_cost": 1e-6, "mode": "chat"},
+                "cache_read_input_token_cost": 1e-6, "input_cost_per_token_above_200k_tokens": 4e-6, "mode": "chat"},
             "m-chat": {"input_cost_per_token": 1.0, "output_cost_per_token": 1.0, "mode": "chat"},
             "other": {"mode": "embedding"},
         });
@@ -86,7 +86,17 @@ async fn a_budget_in_money_needs_prices_which_can_be_imported() {
             (report["imported"].as_array().map(Vec::len), &report["skipped"][0]["model"]),
             (Some(2), &json!("other"))
         );
+        assert_eq!(
+            report["tiered"],
+            json!([{"model": "chat/m-chat", "rates": ["input_cost_per_token_above_200k_tokens"]}])
+        );
         assert_eq!(cli.json(&["prices", "list"])["data"][0]["input"], 2.0);
+        let entry = cli.json(&["audit", "list", "--object", "price"])["data"][0].clone();
+        assert_eq!(
+            (&entry["before"]["prices"], &entry["after"]["changes"], &entry["after"]["changed"][0]["model"]),
+            (&json!(0), &json!(2), &json!("chat/m-chat")),
+            "{entry}"
+        );
         let answer = eventually("the price is known", FINAL, async || {
             let answer = caller.post_json("/v1/responses", &turn()).await;
             (answer.status == 200).then_some(answer)
