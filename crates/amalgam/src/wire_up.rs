@@ -75,7 +75,7 @@ pub(crate) async fn assemble(
     url: &str,
     certificate: Option<&ServerTls>,
 ) -> anyhow::Result<AssembledServer> {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let clock = clock();
     let seal: Arc<dyn Seal> = Arc::new(sealer(config)?);
     let OpenStore { store, alone, flushes, .. } =
         storage::open(&config.store, config.pool, StorePurpose::Serving).await?;
@@ -93,7 +93,7 @@ pub(crate) async fn assemble(
 
     let names = names(config, &seal, &*clock)?;
     let embedder = Arc::new(CurrentModels::new(Arc::clone(&names)));
-    let knowledge = knowledge(&store, Arc::clone(&embedder) as Arc<dyn Embedder>);
+    let knowledge = knowledge(&store, Arc::clone(&embedder) as Arc<dyn Embedder>, &clock);
     let tools = tool_registry(config, &store, &knowledge, &seal, &clock, url)?;
     let auth = Auth::new(AuthParts {
         store: Arc::clone(&store) as Arc<dyn TenancyStore>,
@@ -273,8 +273,8 @@ pub(crate) fn names(config: &Config, seal: &Arc<dyn Seal>, clock: &dyn Clock) ->
 }
 
 /// Searches the store, with embeddings of the configured upstreams.
-pub(crate) fn knowledge(store: &Arc<dyn Store>, embedder: Arc<dyn Embedder>) -> Arc<Knowledge> {
-    Arc::new(Knowledge::new(Arc::clone(store) as Arc<dyn KnowledgeStore>, embedder))
+pub(crate) fn knowledge(store: &Arc<dyn Store>, embedder: Arc<dyn Embedder>, clock: &Arc<dyn Clock>) -> Arc<Knowledge> {
+    Arc::new(Knowledge::new(Arc::clone(store) as Arc<dyn KnowledgeStore>, embedder, Arc::clone(clock)))
 }
 
 /// All tools of this installation. Starts and connects nothing before a turn needs it.
@@ -462,6 +462,11 @@ fn known_headers(remote: &amalgam_configuration::Remote) -> Vec<(String, String)
         Secret::Missing { .. } => None,
     };
     remote.headers.iter().filter_map(known).collect()
+}
+
+/// The machine's clock, shared.
+pub(crate) fn clock() -> Arc<dyn Clock> {
+    Arc::new(SystemClock)
 }
 
 /// The machine's clock.

@@ -60,7 +60,9 @@ pub use network::{Network, NotANetwork};
 pub use ports::{BoxFuture, Clock, Fetch, FetchedFile, Seal};
 pub use private_fields::ModelCallId;
 pub use raw_answer::RawAnswer;
-pub use retrieval::{ComparisonOperator, Condition, Embedder, Retrieval, RetrievalQuery, RetrievalResult};
+pub use retrieval::{
+    ComparisonOperator, Condition, EmbeddedTexts, Embedder, Retrieval, RetrievalQuery, RetrievalResult,
+};
 pub use scope::{Admin, Operator, Rights, Scope, TenantState};
 pub use session::{ServerCall, SessionTurn, TurnEnd, answer_text};
 pub use store::{Store, StoreError};

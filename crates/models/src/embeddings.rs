@@ -32,8 +32,8 @@ impl Embeddings {
         Self { settings, transport: OnceCell::new() }
     }
 
-    /// One vector for each text, in order, all with the same number of dimensions.
-    pub(crate) async fn of(&self, model: &str, texts: &[&str]) -> Result<Vec<Vec<f32>>, Fault> {
+    /// One vector for each text, in order, all with the same number of dimensions; and the tokens, if the upstream counts them.
+    pub(crate) async fn of(&self, model: &str, texts: &[&str]) -> Result<(Vec<Vec<f32>>, Option<u64>), Fault> {
         match self.settings.kind {
             UpstreamKind::Responses { .. } | UpstreamKind::Chat { .. } => {}
             UpstreamKind::Anthropic { .. } | UpstreamKind::Demo { .. } => {
@@ -43,17 +43,19 @@ impl Embeddings {
         }
         let transport = self.transport.get_or_try_init(async || Transport::new(&self.settings)).await?;
         let mut vectors: Vec<Vec<f32>> = Vec::with_capacity(texts.len());
+        let mut tokens = Some(0_u64);
         for part in parts(texts) {
             let answer = transport.post(PATH, body(model, part).into()).await.map_err(ModelError::into_fault)?;
-            let read = read(&answer, part.len()).map_err(|what| ModelError::Unreadable(what).into_fault())?;
+            let (read, used) = read(&answer, part.len()).map_err(|what| ModelError::Unreadable(what).into_fault())?;
             if let (Some(first), Some(new)) = (vectors.first(), read.first())
                 && first.len() != new.len()
             {
                 return Err(ModelError::Unreadable("embeddings of several lengths".to_owned()).into_fault());
             }
             vectors.extend(read);
+            tokens = tokens.zip(used).map(|(sum, used)| sum.saturating_add(used));
         }
-        Ok(vectors)
+        Ok((vectors, tokens))
     }
 }
 
@@ -86,6 +88,17 @@ fn body(model: &str, texts: &[&str]) -> Vec<u8> {
 #[derive(Deserialize)]
 struct Answer {
     data: Vec<Embedding>,
+    #[serde(default)]
+    usage: Option<EmbeddingUsage>,
+}
+
+/// Servers that count name one of both.
+#[derive(Deserialize)]
+struct EmbeddingUsage {
+    #[serde(default)]
+    prompt_tokens: Option<u64>,
+    #[serde(default)]
+    total_tokens: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -118,9 +131,9 @@ impl Vector {
     }
 }
 
-/// Reads the vectors of `count` texts. The error does not quote the upstream.
-fn read(answer: &[u8], count: usize) -> Result<Vec<Vec<f32>>, String> {
-    let Answer { data } = serde_json::from_slice(answer).map_err(|_| "no list of embeddings".to_owned())?;
+/// Reads the vectors of `count` texts, and the tokens. The error does not quote the upstream.
+fn read(answer: &[u8], count: usize) -> Result<(Vec<Vec<f32>>, Option<u64>), String> {
+    let Answer { data, usage } = serde_json::from_slice(answer).map_err(|_| "no list of embeddings".to_owned())?;
     if data.len() != count {
         return Err(format!("{} embeddings for {count} texts", data.len()));
     }
@@ -136,7 +149,7 @@ fn read(answer: &[u8], count: usize) -> Result<Vec<Vec<f32>>, String> {
     let vectors: Vec<Vec<f32>> = vectors.into_iter().flatten().collect();
     let length = vectors.first().map(Vec::len);
     match vectors.iter().all(|vector| Some(vector.len()) == length) {
-        true => Ok(vectors),
+        true => Ok((vectors, usage.and_then(|usage| usage.prompt_tokens.or(usage.total_tokens)))),
         false => Err("embeddings of several lengths".to_owned()),
     }
 }

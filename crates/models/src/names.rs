@@ -9,8 +9,10 @@ use std::{
 };
 
 use amalgam_core::{
-    BoxFuture, Candidate, Catalog, Embedder, Fault, FaultKind, ModelCard, ModelSelection, Price, Route, Scope, Seal,
+    BoxFuture, CallSummary, Candidate, Catalog, EmbeddedTexts, Embedder, Fault, FaultKind, ModelCard, ModelSelection,
+    Price, Route, Scope, Seal,
 };
+use amalgam_protocol::Usage;
 use futures_util::{StreamExt as _, stream::FuturesOrdered};
 
 use crate::{
@@ -304,14 +306,27 @@ impl Catalog for ModelNames {
 
 /// Only the first candidate of a name is used: embeddings of another model are not comparable.
 impl Embedder for ModelNames {
-    fn embed<'a>(&'a self, model: &'a str, texts: &'a [&'a str]) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Fault>> {
+    fn embed<'a>(&'a self, model: &'a str, texts: &'a [&'a str]) -> BoxFuture<'a, Result<EmbeddedTexts, Fault>> {
         Box::pin(async move {
             let route = self.anywhere(model).await;
             let Some(candidate) = route.as_ref().and_then(|route| route.candidates.first()) else {
                 let message = format!("No upstream has the embedding model '{model}'.");
                 return Err(Fault::new(FaultKind::NotFound, message).param("model").code("model_not_found"));
             };
-            self.registry.embed(&candidate.upstream, &candidate.name, texts).await
+            let (vectors, tokens) = self.registry.embed(&candidate.upstream, &candidate.name, texts).await?;
+            let usage = tokens.map(|input_tokens| Usage { input_tokens, ..Usage::default() });
+            let call = CallSummary {
+                upstream: candidate.upstream.clone(),
+                model: candidate.name.clone(),
+                asked_at_ms: 0,
+                first_token_ms: None,
+                duration_ms: 0,
+                retries: 0,
+                usage,
+                cost: usage.and_then(|usage| Some(candidate.price?.cost(&usage))),
+                failed: false,
+            };
+            Ok(EmbeddedTexts { vectors, call: Some(call) })
         })
     }
 }

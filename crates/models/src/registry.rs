@@ -106,8 +106,13 @@ impl UpstreamRegistry {
         }
     }
 
-    /// Embeds texts with an upstream's model: one vector for each text, in order.
-    pub(crate) async fn embed(&self, upstream: &str, model: &str, texts: &[&str]) -> Result<Vec<Vec<f32>>, Fault> {
+    /// Embeds texts with an upstream's model: one vector for each text, in order, and the tokens.
+    pub(crate) async fn embed(
+        &self,
+        upstream: &str,
+        model: &str,
+        texts: &[&str],
+    ) -> Result<(Vec<Vec<f32>>, Option<u64>), Fault> {
         match self.find(upstream) {
             Some(found) => found.embeddings.of(model, texts).await,
             None => Err(Fault::internal(format_args!("there is no upstream `{upstream}`"))),

@@ -5,13 +5,14 @@
 
 mod door;
 mod exposition;
+mod gen_ai;
 mod label_values;
 mod process;
 mod series;
 
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
-use amalgam_core::{CallSummary, Door, TelemetryMeter, TurnQueue, TurnSummary, store::StoreMeter};
+use amalgam_core::{CallSummary, Door, TelemetryMeter, TurnQueue, TurnStep, TurnSummary, store::StoreMeter};
 use amalgam_protocol::Status;
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -22,6 +23,7 @@ use prometheus_client::{
 pub(crate) use self::door::of_path as door_of_path;
 pub(crate) use self::exposition::ExpositionFormat;
 use self::{
+    gen_ai::GenAiFamilies,
     label_values::{LabelValue, LabelValues},
     process::ProcessUse,
     series::{
@@ -146,6 +148,7 @@ impl Metrics {
         let mut all = Registry::default();
         let started_at_ms = build.started_at_ms;
         all.register_collector(Box::new(ProcessCollector { started_at_ms, read: ProcessUse::read }));
+        let gen_ai = GenAiFamilies::register(&mut all);
         let registry = all.sub_registry_with_prefix("amalgam");
         let seconds: fn() -> Histogram = histogram_of_seconds;
         let requests = Family::<RequestLabels, Counter>::default();
@@ -207,7 +210,7 @@ impl Metrics {
             classes: LabelValues::new(|class| class),
             streams_open,
             turns,
-            models: LabelValues::new(move |label| model.of_model(label)),
+            models: LabelValues::new(move |label| model.of_model(label, &gen_ai)),
             upstreams: LabelValues::new(move |label| upstream.of_upstream(label)),
             tenants: LabelValues::new(move |label| tenant.of_tenant(label)),
             tools: LabelValues::new(move |label| families.of_tool(label)),
@@ -249,8 +252,14 @@ impl Metrics {
         let ended_well = matches!(summary.status, Status::Completed | Status::Incomplete);
         tenant.turns(ended_well).inc();
         let mut last = None;
-        for call in &summary.calls {
-            last = Some(self.count_call(call, &tenant));
+        for (index, call) in summary.calls.iter().enumerate() {
+            let provider = summary.spans.iter().find_map(|span| match &span.step {
+                TurnStep::ModelCall { call, provider, .. } if *call == index => Some(*provider),
+                _ => None,
+            });
+            let counted = self.count_call(call, &tenant);
+            counted.0.gen_ai.count(call, provider);
+            last = Some(counted);
         }
         // A turn that ended before a model was called has no model of an upstream.
         let (model, upstream) = last.unwrap_or_else(|| (self.models.of("none"), self.upstreams.of("none")));

@@ -24,9 +24,9 @@ use amalgam_core::{
     store::{
         Answer, AppendOutcome, AuditFilter, AuditStore, CancelOutcome, Claim, Conversation, ConversationItem,
         ConversationStore, EventTail, IdempotencyKey, KeyRecord, Lineage, Listing, NewItem, NewKey, Page, ProcessId,
-        ProcessStore, PruneCounts, QueuedTurn, RecoveryCounts, Reset, ResponseStore, Retention, StoreMeter, Stored,
-        StoredResponse, TenancyStore, TenantChange, TenantRecord, TurnCursor, TurnFilter, TurnPage, TurnRecord,
-        TurnStore, TurnWrite, TurnsOf, UsageQuery, UsageStore, UsageSums, WriteOutcome,
+        ProcessStore, PruneCounts, QueuedTurn, RecoveryCounts, Reset, ResponseStore, Retention, Stored, StoredResponse,
+        TenancyStore, TenantChange, TenantRecord, TurnCursor, TurnFilter, TurnPage, TurnRecord, TurnStore, TurnWrite,
+        TurnsOf, UsageQuery, UsageStore, UsageSums, WriteOutcome,
     },
 };
 use amalgam_engine::{Admission, AdmissionSettings, Engine, EngineSettings, QueueLimits, ToolLimits};
@@ -128,7 +128,7 @@ pub(crate) fn app(state: TenantState) -> Arc<App> {
         session_queues: SessionQueues::default(),
         read_configs: ReadConfigs::default(),
     };
-    let metrics = Metrics::new(&BuildInfo::default(), MetricSources::default());
+    let metrics = Metrics::new(&BuildInfo::default(), crate::MetricSources::default());
     let log = Arc::new(RequestLog::new(metrics, Arc::new(amalgam_core::NoTraces), &RequestLogSettings::default()));
     let (reload, origins) = (ReloadRequests::new().0, AllowedOrigins::default());
     Arc::new(App::new(ServerParts { app: Arc::new(application), auth, origins, reload, log }))

@@ -130,7 +130,10 @@ fn root() -> PathBuf {
 /// The names of our metrics that a text uses.
 fn names_in(text: &str) -> BTreeSet<String> {
     let words = text.split(|character: char| !character.is_ascii_alphanumeric() && character != '_');
-    words.filter(|word| word.starts_with("amalgam_") || word.starts_with("process_")).map(str::to_owned).collect()
+    words
+        .filter(|word| ["amalgam_", "process_", "gen_ai_client_"].iter().any(|own| word.starts_with(own)))
+        .map(str::to_owned)
+        .collect()
 }
 
 #[tokio::test]

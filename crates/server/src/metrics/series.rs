@@ -3,7 +3,7 @@
 use std::{
     fmt,
     path::PathBuf,
-    sync::{PoisonError, RwLock, atomic::AtomicU64},
+    sync::{Arc, PoisonError, RwLock, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -23,6 +23,7 @@ use prometheus_client::{
 };
 
 use super::{
+    gen_ai::{GenAiFamilies, GenAiModel},
     label_values::LabelValue,
     process::{DiskSpace, ProcessUse},
 };
@@ -138,11 +139,12 @@ impl TurnFamilies {
         families
     }
 
-    pub(super) fn of_model(&self, label: LabelValue) -> ModelSeries {
+    pub(super) fn of_model(&self, label: LabelValue, gen_ai: &Arc<GenAiFamilies>) -> ModelSeries {
         let tokens = |kind| self.tokens.get_or_create_owned(&ModelTokenLabels { model: label.clone(), kind });
         ModelSeries {
             tokens: TokenCounters::new(tokens),
             cost: self.cost.get_or_create_owned(&ModelLabels { model: label.clone() }),
+            gen_ai: GenAiModel::new(gen_ai, label.clone()),
             label,
         }
     }
@@ -223,6 +225,7 @@ pub(super) struct ModelSeries {
     pub(super) label: LabelValue,
     pub(super) tokens: TokenCounters,
     pub(super) cost: CounterOfUsd,
+    pub(super) gen_ai: GenAiModel,
 }
 
 /// What is counted for a tenant.

@@ -49,7 +49,7 @@ pub(super) async fn run(args: SearchArgs) -> anyhow::Result<ExitCode> {
         conditions: &args.conditions,
         limit: usize::from(args.limit),
     };
-    let found = wire_up::knowledge(&context.command.store, names).find(&scope, lookup).await;
+    let found = wire_up::knowledge(&context.command.store, names, &wire_up::clock()).find(&scope, lookup).await;
     let RetrievalResult { chunks, warnings } = found.map_err(|fault| anyhow::anyhow!(fault.explained()))?;
     match args.place.json {
         true => {
