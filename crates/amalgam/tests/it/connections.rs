@@ -179,7 +179,7 @@ async fn a_request_without_a_host_with_two_of_them_or_with_bare_line_feeds_is_a_
     // Those that never became a request are counted, and the log has one line for all of them.
     let refused = refusals(&amalgam.client(), "bad_head").await;
     assert!(refused >= 3, "{refused}");
-    let log = amalgam.stderr();
+    let log = amalgam.wait_for_stderr("bad_head").await;
     let lines: Vec<&str> = log.lines().filter(|line| line.contains("a connection was refused")).collect();
     assert!(lines.len() == 1 && lines[0].contains("bad_head") && lines[0].contains("127.0.0.1"), "{log}");
 }
@@ -211,7 +211,7 @@ async fn connections_that_are_refused_or_too_slow_are_counted_and_logged_by_reas
     let client = world.amalgam.client();
     assert_eq!(refusals(&client, "too_many_connections").await, 3);
     assert_eq!(refusals(&client, "slow_head").await, 1);
-    let log = world.amalgam.stderr();
+    let log = world.amalgam.wait_for_stderr("slow_head").await;
     let lines = |reason: &str| log.lines().filter(|line| line.contains("was refused") && line.contains(reason)).count();
     assert_eq!((lines("too_many_connections"), lines("slow_head")), (1, 1), "{log}");
 }

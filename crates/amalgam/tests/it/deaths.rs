@@ -256,7 +256,7 @@ async fn deaths_under_load_and_a_restart_on_the_same_file() {
         }
         assert_booked(&cli, cycle + 1).await;
     }
-    assert!(all_settled.len() > cycles() * 6, "there was hardly any load: {} promises", all_settled.len());
+    assert!(all_settled.len() > cycles() * 4, "there was hardly any load: {} promises", all_settled.len());
     let served = served(&world, &calls);
     assert_balanced(&world.amalgam, &embedded_store(), &all_settled, served, deaths).await;
 }

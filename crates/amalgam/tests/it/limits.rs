@@ -154,9 +154,14 @@ async fn a_limit_of_a_tenant_holds_on_every_wire_in_its_own_error_shape() {
         let world = World::with(store.setup(setup()).seeded(), &[]).await;
         answers(&world);
         let (client, cli) = (world.amalgam.client(), Cli::beside(&world.amalgam, &store));
-        let session =
-            client.post_json("/api/agent/sessions", &json!({"AgentContextId": "recommendation"})).await.json();
-        let session = session["SessionId"].as_str().expect("a session has an id").to_owned();
+        let profile = json!({"prompt": "Help.", "model": Wire::Chat.model()}).to_string();
+        let headers = [("content-type", "application/json")];
+        let made = client.request(Method::PUT, "/admin/profiles/coder", &headers, profile.into()).await;
+        assert!(made.status.is_success(), "{}", made.text());
+        let programmer = client.clone().with_header("x-amalgam-user", "ana");
+        let session = programmer.post_json("/api/agent/sessions", &json!({"AgentContextId": "coder"})).await;
+        assert_eq!(session.status, 200, "{}", session.text());
+        let session = session.json()["SessionId"].as_str().expect("a session has an id").to_owned();
         let shown = cli.json(&["limits", "set", "tenants", "1", "--requests-per-minute", "0"]);
         assert_eq!(shown["usage"]["requests_per_minute"]["remaining"], 0, "{shown}");
         refused(&client, &turn(), "rate_limit_exceeded").await;
@@ -171,7 +176,7 @@ async fn a_limit_of_a_tenant_holds_on_every_wire_in_its_own_error_shape() {
         assert_eq!(refusal.status, 429, "{}", refusal.text());
         assert!(refusal.json()["detail"].as_str().unwrap_or_default().contains("tenant 1"), "{}", refusal.text());
         let execute = json!({"SessionId": session, "TurnId": "t-1", "Instruction": "Hi"});
-        let refusal = client.post_json("/api/agent/execute", &execute).await;
+        let refusal = programmer.post_json("/api/agent/execute", &execute).await;
         assert_eq!(refusal.status, 429, "{}", refusal.text());
         assert!(refusal.text().contains("tenant 1"), "{}", refusal.text());
         let compact = client.post_json("/v1/responses/compact", &turn_of("Hi")).await;

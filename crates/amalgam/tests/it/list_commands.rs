@@ -45,7 +45,7 @@ async fn sessions_profiles_and_configs_are_listed_and_shown_by_both_words_for_a_
         let configs = cli.json(&["configs", "list"]);
         assert_eq!(configs["data"].as_array().map(Vec::len), Some(1), "{configs}");
         assert_eq!(by(&["configs", "show"], "--tenant"), by(&["configs", "show"], "--company-id"), "{}", store.name);
-        for list in [&["sessions", "list"][..], &["profiles", "list"]] {
+        for list in [&["sessions", "list", "--tenant", "1"][..], &["profiles", "list", "--company-id", "1"]] {
             assert!(cli.text(list).lines().count() >= 2, "{list:?} is a table with a heading");
         }
     }

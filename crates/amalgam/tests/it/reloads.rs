@@ -152,14 +152,13 @@ async fn an_invalid_file_leaves_the_old_configuration_in_force_and_every_error_i
 async fn keys_that_need_a_restart_are_named_each_time_and_not_applied() {
     let store = &stores()[0];
     let server = Reloaded::start(store, &model_on("a", "2ms")).await;
-    let after = model_on("a", "3ms")
-        + "[server]\ndrain_timeout = \"1s\"\n[retention]\nevents = \"2h\"\n[log]\nformat = \"json\"\n";
+    let after = model_on("a", "3ms") + "[server]\ndrain_timeout = \"1s\"\n[retention]\nevents = \"2h\"\n";
     for changed in [json!(["upstreams.a.pace"]), json!([])] {
         let report = server.reload(&after).await.json();
-        let expected = json!(["log.format", "retention.events", "server.drain_timeout"]);
+        let expected = json!(["retention.events", "server.drain_timeout"]);
         assert_eq!((&report["restart_required"], &report["changed"]), (&expected, &changed), "{report}");
     }
-    server.amalgam.wait_for_stderr("these changes take effect at the next start: log.format").await;
+    server.amalgam.wait_for_stderr("these changes take effect at the next start: retention.events").await;
 }
 
 #[tokio::test]

@@ -32,9 +32,10 @@ const NOTHING: f64 = 1e-9;
 /// Races a hundred clients over these servers for a budget that some of them fit into.
 async fn race(world: &World, urls: &[String], key: &str, path: &str, stake: Stake) {
     let client = world.amalgam.client();
+    let amount = if stake.unit == "tokens" { json!(stake.budget as u64) } else { json!(stake.budget) };
     let rules = json!({
         "in_flight": 50, "requests_per_minute": 100_000, "tokens_per_minute": 1_000_000,
-        "budget": {"amount": stake.budget, "unit": stake.unit, "period": "total"},
+        "budget": {"amount": amount, "unit": stake.unit, "period": "total"},
     });
     set(&client, path, &rules).await;
     // In force in every process.
