@@ -1,5 +1,6 @@
 //! API keys: administrators reach those of their tenant, operators all.
 
+mod configured;
 mod issue;
 
 use std::borrow::Cow;
@@ -24,6 +25,8 @@ use super::{
     request::{self, wrong},
 };
 
+pub use configured::configured_key_id;
+pub(crate) use configured::tenant_of_configured_key;
 pub(crate) use issue::secret_text;
 pub use issue::{
     ConfiguredKey, IssuedKey, KEY_PREFIX, KeyOrder, Pepper, PepperError, SEALED_MEMORIES, issue, memory_context,

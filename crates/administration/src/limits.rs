@@ -18,6 +18,7 @@ use super::{
     access::{TENANT, known_id, no_tenant, number_id, operator, target_tenant},
     audit::snapshot,
     fields::{UnixSeconds, Word},
+    keys::tenant_of_configured_key,
     list::List,
     request::wrong,
 };
@@ -316,8 +317,17 @@ impl Administration<'_> {
                 Ok(LimitSubject::tenant(tenant_id))
             }
             LimitKind::Key => {
-                let key = self.store.key(process(), known_id(KEY, id)?).await?;
                 let named = target_tenant(scope, tenant)?;
+                // Keys of the configuration are not in the store; their ids name the tenant.
+                if let Some(tenant_id) = tenant_of_configured_key(id) {
+                    let reached = named.filter(|_| tenant.is_some() || scope.operator().is_none());
+                    if reached.is_some_and(|reached| reached != tenant_id) {
+                        return Err(not_found(KEY, id));
+                    }
+                    self.existing_tenant(scope, tenant_id).await?;
+                    return Ok(LimitSubject::key(tenant_id, id));
+                }
+                let key = self.store.key(process(), known_id(KEY, id)?).await?;
                 let reached = named.filter(|_| tenant.is_some() || scope.operator().is_none());
                 let key = key.filter(|key| reached.is_none_or(|tenant_id| key.tenant_id == tenant_id));
                 let key = key.ok_or_else(|| not_found(KEY, id))?;

@@ -1,6 +1,6 @@
 //! Reloads the configuration: reads it again, checks it as a whole, and replaces what a running server can replace.
 //!
-//! Upstreams, models, limits, tenants with their keys, telemetry, and the log level are replaced together. Everything that can fail comes
+//! Upstreams, models, limits, tenants with their keys, telemetry, and the log are replaced together. Everything that can fail comes
 //! first, so that an error leaves the old configuration in force.
 
 use std::sync::Arc;
@@ -73,6 +73,7 @@ impl Reloader {
         let tenancy = tenancy::configure(&config, &*current.store, &*current.clock).await.map_err(failed)?;
         let change_telemetry = self.live.telemetry.prepare(&config).map_err(failed)?;
         self.log.set(&config.log).map_err(failed)?;
+        self.live.log.change(&wire_up::request_lines(&config));
 
         let application = Arc::new(Application {
             catalog: Arc::clone(&names) as Arc<dyn Catalog>,
@@ -126,7 +127,6 @@ fn with_reloadable(old: &Config, new: Config) -> Config {
     } = new;
     limits.request_bytes_total = old.limits.request_bytes_total;
     limits.remembered_bytes = old.limits.remembered_bytes;
-    let log = amalgam_configuration::LogConfig { format: old.log.format, ..log };
     Config {
         log,
         telemetry,

@@ -6,6 +6,7 @@
 
 mod attributes;
 mod collections;
+mod embedding_usage;
 mod import;
 mod upload;
 mod write_throttle;
@@ -17,7 +18,7 @@ use std::{
 };
 
 use amalgam_core::{
-    BoxFuture, Embedder, Fault, Retrieval, RetrievalQuery, RetrievalResult, Scope,
+    BoxFuture, Clock, EmbeddedTexts, Embedder, Fault, Retrieval, RetrievalQuery, RetrievalResult, Scope,
     store::{Collection, FoundChunk, KnowledgeQuery, KnowledgeStore},
 };
 use amalgam_knowledge::{question, rank_by_embeddings, words};
@@ -44,12 +45,13 @@ const EMBEDDED_BYTES: usize = 8 * 1024;
 pub struct Knowledge {
     store: Arc<dyn KnowledgeStore>,
     embedder: Arc<dyn Embedder>,
+    clock: Arc<dyn Clock>,
 }
 
 impl Knowledge {
     /// A search over this store with this embedder.
-    pub fn new(store: Arc<dyn KnowledgeStore>, embedder: Arc<dyn Embedder>) -> Self {
-        Self { store, embedder }
+    pub fn new(store: Arc<dyn KnowledgeStore>, embedder: Arc<dyn Embedder>, clock: Arc<dyn Clock>) -> Self {
+        Self { store, embedder, clock }
     }
 
     async fn search(&self, scope: &Scope, lookup: RetrievalQuery<'_>) -> Result<RetrievalResult, Fault> {
@@ -79,7 +81,7 @@ impl Knowledge {
             embeddings: !models.is_empty(),
         };
         let (found, embeddings) =
-            tokio::join!(self.store.search_knowledge(scope, query), self.embeddings(&models, lookup.text));
+            tokio::join!(self.store.search_knowledge(scope, query), self.embeddings(scope, &models, lookup.text));
         let mut chunks: Vec<FoundChunk> = found?;
         let mut known: BTreeMap<&str, Vec<f32>> = BTreeMap::new();
         for (model, embed) in embeddings {
@@ -98,6 +100,7 @@ impl Knowledge {
     /// The question's embedding by each model, or the error.
     async fn embeddings<'m>(
         &self,
+        scope: &Scope,
         models: &BTreeMap<&str, &'m str>,
         text: &str,
     ) -> Vec<(&'m str, Result<Vec<f32>, String>)> {
@@ -105,14 +108,21 @@ impl Knowledge {
         names.sort_unstable();
         names.dedup();
         let texts = [truncated(text, EMBEDDED_BYTES)];
-        let embed = async |model: &'m str| (model, self.embed(model, &texts).await);
+        let embed = async |model: &'m str| (model, self.embed(scope, model, &texts).await);
         join_all(names.into_iter().map(embed)).await
     }
 
-    async fn embed(&self, model: &str, texts: &[&str]) -> Result<Vec<f32>, String> {
+    async fn embed(&self, scope: &Scope, model: &str, texts: &[&str]) -> Result<Vec<f32>, String> {
         let detail = match tokio::time::timeout(EMBED_TIMEOUT, self.embedder.embed(model, texts)).await {
-            Ok(Ok(mut embeddings)) if embeddings.len() == 1 => return Ok(embeddings.swap_remove(0)),
-            Ok(Ok(embeddings)) => format!("{} places for one question", embeddings.len()),
+            Ok(Ok(EmbeddedTexts { mut vectors, call })) => {
+                if let Some(call) = call {
+                    embedding_usage::count_search(&*self.store, scope, call, self.clock.now_ms()).await;
+                }
+                match vectors.len() {
+                    1 => return Ok(vectors.swap_remove(0)),
+                    number => format!("{number} places for one question"),
+                }
+            }
             Ok(Err(fault)) => fault.into_detail(),
             Err(_elapsed) => format!("no answer within {EMBED_TIMEOUT:?}"),
         };

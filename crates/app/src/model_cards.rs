@@ -4,29 +4,30 @@ use amalgam_core::{Fault, ModelCard, Scope, store::AgentProfile};
 
 use crate::{
     app::Application,
-    assistant::{is_enabled, require_enabled},
+    assistant::{Agent, is_enabled, require_enabled},
     turns::no_such_model,
 };
 
 /// All models that the caller may use.
 pub async fn usable_models(app: &Application, scope: &Scope) -> Result<Vec<ModelCard>, Fault> {
     let mut cards = app.catalog.list(scope).await;
+    let (known_limits, key_id) = (app.engine.limiter().known(), key_id(scope));
+    cards.retain(|card| {
+        // By the same names as a request that asks for it.
+        let full_name = format!("{}/{}", card.owned_by, card.upstream_model);
+        known_limits.allows_model(scope, key_id, &[card.id.clone(), full_name, card.upstream_model.clone()])
+    });
+    let names_models = known_limits.names_models(scope, key_id);
     let profiles = match is_enabled(app, scope).await? {
         true => app.store.active_profiles(scope).await?,
         false => Vec::new(),
     };
     for profile in profiles {
-        if !cards.iter().any(|card| card.id == profile.slug) {
+        let is_known = cards.iter().any(|card| card.id == profile.slug);
+        if !is_known && (!names_models || check_profile(app, scope, &profile).await.is_ok()) {
             cards.push(card_of(&profile));
         }
     }
-    let known_limits = app.engine.limiter().known();
-    cards.retain(|card| {
-        // By the same names as a request that asks for it.
-        let own = format!("{}/{}", card.owned_by, card.id);
-        let is_allowed = |name: &str| known_limits.check_model(scope, key_id(scope), name, None).is_ok();
-        is_allowed(&card.id) || is_allowed(&own)
-    });
     Ok(cards)
 }
 
@@ -40,11 +41,24 @@ pub async fn usable_model(app: &Application, scope: &Scope, id: &str) -> Result<
     let profile = app.store.profile(scope, id).await?.filter(|profile| profile.active);
     let profile = profile.ok_or_else(|| no_such_model(id))?;
     require_enabled(app, scope).await?;
+    check_profile(app, scope, &profile).await?;
     Ok(card_of(&profile))
 }
 
 fn key_id(scope: &Scope) -> Option<&str> {
     scope.key_id().map(|id| &**id)
+}
+
+/// Refuses a profile that the caller's limits name neither by itself nor by its model.
+async fn check_profile(app: &Application, scope: &Scope, profile: &AgentProfile) -> Result<(), Fault> {
+    let known_limits = app.engine.limiter().known();
+    if !known_limits.names_models(scope, key_id(scope)) {
+        return Ok(());
+    }
+    // A profile whose model no upstream has is known by its own name only.
+    let route = Agent::with(app, scope, Some(profile.clone())).await?.route(app, scope).await.ok();
+    let first = route.as_ref().and_then(|route| route.candidates.first());
+    known_limits.check_model(scope, key_id(scope), &profile.slug, first)
 }
 
 /// A profile as a model: its capabilities depend on its own model.

@@ -17,9 +17,8 @@ const FIXED_LIMITS: [&str; 2] = ["limits.request_bytes_total", "limits.remembere
 /// Whether a reload puts a new value of this key into force.
 fn is_reloadable(setting: &Setting) -> bool {
     match setting.section {
-        Some(Section::Upstreams | Section::Models | Section::Tenants | Section::Telemetry) => true,
+        Some(Section::Upstreams | Section::Models | Section::Tenants | Section::Telemetry | Section::Log) => true,
         Some(Section::Limits) => !FIXED_LIMITS.contains(&setting.key.as_str()),
-        Some(Section::Log) => setting.key == "log.level",
         Some(Section::Assistant) => setting.key == "assistant.model",
         _ => false,
     }
@@ -122,10 +121,8 @@ mod tests {
             ReloadReport {
                 added: vec!["upstreams.new".to_owned()],
                 removed: vec!["upstreams.gone".to_owned()],
-                changed: ["limits.tools", "log.level", "upstreams.a.api_key"].map(str::to_owned).to_vec(),
-                restart_required: ["limits.remembered_bytes", "log.format", "server.listen", "mcp.m"]
-                    .map(str::to_owned)
-                    .to_vec(),
+                changed: ["limits.tools", "log.format", "log.level", "upstreams.a.api_key"].map(str::to_owned).to_vec(),
+                restart_required: ["limits.remembered_bytes", "server.listen", "mcp.m"].map(str::to_owned).to_vec(),
                 differences: report.differences.clone(),
                 ..ReloadReport::default()
             }

@@ -76,6 +76,8 @@ pub struct Candidate {
     pub model: Arc<dyn Model>,
     /// The name that the upstream knows.
     pub name: String,
+    /// The configured name that led to it, if one did.
+    pub alias: Option<String>,
     /// Its context window in tokens, if the operator has configured one.
     pub context_window: Option<u64>,
     /// What its tokens cost, if the operator has configured it.
@@ -95,6 +97,8 @@ pub struct ModelCard {
     pub id: String,
     /// The upstream's name.
     pub owned_by: String,
+    /// The name that the upstream knows; not shown to callers.
+    pub upstream_model: String,
     /// The API of its upstream: `responses`, `chat`, `anthropic`, `demo`.
     pub wire: String,
     /// Seconds since 1970.

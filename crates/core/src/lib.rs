@@ -61,8 +61,8 @@ pub use ports::{BoxFuture, Clock, Fetch, FetchedFile, Seal};
 pub use private_fields::ModelCallId;
 pub use raw_answer::RawAnswer;
 pub use retrieval::{
-    ComparisonOperator, Condition, Embedder, EmbeddingRequest, EmbeddingResult, EmbeddingUpstreams, Retrieval,
-    RetrievalQuery, RetrievalResult,
+    ComparisonOperator, Condition, EmbeddedTexts, Embedder, EmbeddingRequest, EmbeddingResult, EmbeddingUpstreams,
+    Retrieval, RetrievalQuery, RetrievalResult,
 };
 pub use scope::{Admin, Operator, Rights, Scope, TenantState};
 pub use session::{ServerCall, SessionTurn, TurnEnd, answer_text};

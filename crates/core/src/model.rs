@@ -6,7 +6,7 @@ mod error;
 mod event;
 mod item_extra;
 
-use std::{collections::HashMap, pin::Pin};
+use std::{collections::HashMap, pin::Pin, sync::Arc};
 
 use amalgam_protocol::CreateResponse;
 use bytes::Bytes;
@@ -148,6 +148,10 @@ pub struct AnswerContext {
     pub recorder: Option<CallRecorder>,
     /// The trace that the upstream is told about.
     pub trace: Option<TraceContext>,
+    /// The caller's `tracestate`.
+    pub trace_state: Option<Arc<str>>,
+    /// The id of the caller's request, for the log.
+    pub request_id: Option<Arc<str>>,
 }
 
 /// The events of one answer; each batch is what one piece of the network held.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use amalgam_protocol::Json;
 use bytes::Bytes;
 
-use crate::{fault::Fault, model::ModelError, ports::BoxFuture, scope::Scope, store::FoundChunk};
+use crate::{CallSummary, fault::Fault, model::ModelError, ports::BoxFuture, scope::Scope, store::FoundChunk};
 
 /// A search in a tenant's knowledge.
 #[derive(Debug, Clone, Copy)]
@@ -97,10 +97,19 @@ pub trait Retrieval: Send + Sync {
     ) -> BoxFuture<'a, Result<RetrievalResult, Fault>>;
 }
 
+/// The embeddings of some texts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EmbeddedTexts {
+    /// One vector for each text, in order and with the same number of dimensions.
+    pub vectors: Vec<Vec<f32>>,
+    /// What they cost, as one model call; its times are not known.
+    pub call: Option<CallSummary>,
+}
+
 /// Computes embeddings of texts.
 pub trait Embedder: Send + Sync {
-    /// One vector for each text, in order and with the same number of dimensions.
-    fn embed<'a>(&'a self, model: &'a str, texts: &'a [&'a str]) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Fault>>;
+    /// The embeddings, and what they cost.
+    fn embed<'a>(&'a self, model: &'a str, texts: &'a [&'a str]) -> BoxFuture<'a, Result<EmbeddedTexts, Fault>>;
 }
 
 /// Texts to embed for a caller.

@@ -12,11 +12,11 @@ mod console;
 mod conversations;
 mod execute;
 mod files;
-mod flush_meter;
 mod knowledge;
 mod limits;
 mod processes;
 mod responses;
+mod store_meter;
 mod tenancy;
 mod threads;
 mod turn_details;
@@ -51,7 +51,6 @@ pub use execute::{
     SubmittedSession, TakenStep,
 };
 pub use files::{FileListing, FileRecord, FileStore};
-pub use flush_meter::{FlushMeter, FlushReading};
 pub use knowledge::{
     ChunkRanking, Collection, DocumentListing, DocumentRecord, FoundChunk, KnowledgeQuery, KnowledgeStore, NewChunk,
     NewDocument,
@@ -62,6 +61,7 @@ pub use responses::{
     CancelOutcome, EventChunk, EventTail, ItemsOf, Lineage, ResponseSettingsStore, ResponseState, ResponseStore,
     StoredResponse,
 };
+pub use store_meter::{FlushReading, StoreMeter};
 pub use tenancy::{KeyRecord, NewKey, TenancyStore, TenantChange, TenantRecord};
 pub use threads::{OwnedBy, SessionDeletion, ThreadStore};
 pub use turn_details::{CallBodies, RecentTurns, StoredCall, TurnDetailStore};

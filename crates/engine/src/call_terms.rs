@@ -4,6 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use amalgam_core::{Candidate, Fault, FaultKind, LimitDemand, PreparedRequest, Scope, TurnOrigin};
 
+use tokio::time::Instant;
+
 use crate::{
     admission::Slot,
     call_record::CallRecord,
@@ -30,17 +32,32 @@ impl Engine {
         start: &TurnStart<'_>,
     ) -> Result<(Option<(LimitedTurn, Option<Hold>)>, Slot), Fault> {
         let tenant_id = start.call.scope.tenant_id();
+        let queue_wait = match start.resumes_after {
+            None => self.admission.queue_wait(),
+            // A turn that goes back to the queue at once would be taken again at once.
+            Some(_) => self.admission.queue_wait().max(LEAST_BACKGROUND_WAIT),
+        };
+        // One wait for both.
+        let started = Instant::now();
+        let left = || queue_wait.saturating_sub(started.elapsed());
         match start.resumes_after {
-            None => Ok((self.admit(start).await?, self.admission.enter(tenant_id).await?)),
+            None => {
+                let admitted = self.admit(start, queue_wait).await?;
+                Ok((admitted, self.admission.enter(tenant_id, left()).await?))
+            }
             Some(_) => {
-                let slot = self.admission.enter_from_background(tenant_id).await?;
-                Ok((self.admit(start).await?, slot))
+                let slot = self.admission.enter(tenant_id, queue_wait).await?;
+                Ok((self.admit(start, left()).await?, slot))
             }
         }
     }
 
     /// Asks the limits for a turn that is about to run. A turn of the background queue was counted as a request before.
-    async fn admit(&self, start: &TurnStart<'_>) -> Result<Option<(LimitedTurn, Option<Hold>)>, Fault> {
+    async fn admit(
+        &self,
+        start: &TurnStart<'_>,
+        queue_wait: Duration,
+    ) -> Result<Option<(LimitedTurn, Option<Hold>)>, Fault> {
         let known = self.limiter().known();
         if known.is_empty() {
             return Ok(None);
@@ -49,10 +66,6 @@ impl Engine {
         let subjects = known.of_turn(&turn, start.call.candidates.first());
         let from_background = start.resumes_after.is_some();
         let demand = LimitDemand { request: !from_background, turn: true, ..LimitDemand::default() };
-        let queue_wait = match from_background {
-            true => self.admission.queue_wait().max(LEAST_BACKGROUND_WAIT),
-            false => self.admission.queue_wait(),
-        };
         match self.limiter().admit(&turn, subjects, demand, queue_wait).await {
             Ok(hold) => Ok(Some((turn, hold))),
             // It goes back to the queue.
@@ -79,6 +92,34 @@ impl Engine {
         let demand = LimitDemand { request: true, ..LimitDemand::default() };
         // Nothing is held: the request is only counted.
         self.limiter().admit(&turn, subjects, demand, Duration::ZERO).await.map(drop)
+    }
+
+    /// The candidates of a call that the caller's limits allow. The first one was checked when the turn was requested.
+    pub(crate) fn permitted<'c>(&self, candidates: &'c [Candidate], call_record: &CallRecord) -> Vec<&'c Candidate> {
+        let Some(turn) = call_record.limited() else { return candidates.iter().collect() };
+        let known = self.limiter().known();
+        let mut first = true;
+        let is_permitted =
+            |candidate: &&Candidate| std::mem::take(&mut first) || known.allows_fallback(&turn, candidate);
+        candidates.iter().filter(is_permitted).collect()
+    }
+
+    /// Asks the limits of a model that is called instead of `first` to count the turn, once and without waiting.
+    pub(crate) async fn admit_fallback(
+        &self,
+        first: &Candidate,
+        fallback: &Candidate,
+        call_record: &CallRecord,
+    ) -> Result<(), Fault> {
+        let Some(turn) = call_record.limited() else { return Ok(()) };
+        let subjects = call_record.uncounted(self.limiter().known().of_fallback(&turn, first, fallback));
+        if subjects.is_empty() {
+            return Ok(());
+        }
+        let demand = LimitDemand { request: true, turn: true, ..LimitDemand::default() };
+        let hold = self.limiter().admit(&turn, subjects.clone(), demand, Duration::ZERO).await?;
+        call_record.set_counted(subjects, hold);
+        Ok(())
     }
 
     /// Reserves the most that a model call is expected to use of the limits that apply to it: the counted prompt and the

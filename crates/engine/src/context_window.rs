@@ -23,7 +23,7 @@ impl Engine {
         candidate: &Candidate,
         prepared: PreparedRequest,
     ) -> Result<TokenCount, Fault> {
-        let slot = self.admission.enter(scope.tenant_id()).await?;
+        let slot = self.admission.enter(scope.tenant_id(), self.admission.queue_wait()).await?;
         let model = Arc::clone(&candidate.model);
         run_blocking(move || {
             let _slot = slot;
@@ -39,7 +39,7 @@ impl Engine {
         candidate: &Candidate,
         texts: Vec<CountableText>,
     ) -> Result<Vec<u64>, Fault> {
-        let slot = self.admission.enter(scope.tenant_id()).await?;
+        let slot = self.admission.enter(scope.tenant_id(), self.admission.queue_wait()).await?;
         let (model, name) = (Arc::clone(&candidate.model), candidate.name.clone());
         run_blocking(move || {
             let _slot = slot;

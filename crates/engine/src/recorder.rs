@@ -145,13 +145,14 @@ impl Recorder {
         })
     }
 
-    /// Journals tool calls that are about to run, together with the beginning if that is not written yet.
+    /// Journals tool calls that are about to run, together with the beginning if that is not written yet. What the model calls
+    /// before them used is written with the settlement of their limits: a process that dies later has lost neither.
     pub(crate) fn record_intents(
         &mut self,
         tools: Vec<ToolRun>,
     ) -> BoxFuture<'static, Result<WriteOutcome, StoreError>> {
         let begin = self.begin.take();
-        let summary = begin.is_some().then(|| self.meter.begun());
+        let summary = Some(self.meter.so_far());
         let settlements = self.call_record.take_settlements(self.running.clock.now_ms());
         let settled = settlements.clone();
         let writing =

@@ -15,7 +15,7 @@ use crate::{
     allowed_tools::Allowed,
     announcement::{Announcement, StreamHead},
     answer_format::AnswerFormat,
-    call_record::{CallRecord, CallRecordSettings},
+    call_record::{CallOrigin, CallRecord, CallRecordSettings},
     engine::{Engine, Identity},
     loss_log::log_losses,
     model_call::{AcceptedCall, ModelCall},
@@ -125,7 +125,7 @@ impl Engine {
             transcripts: start.storage.is_some() && self.settings.transcripts.is_some(),
             raw_answer: start.storage.as_ref().is_some_and(|storage| storage.raw_answer),
         };
-        let call_record = CallRecord::new(recorded, start.origin.trace, spans);
+        let call_record = CallRecord::new(recorded, CallOrigin::of(&start.origin), spans);
         if let Some((turn, hold)) = limited {
             call_record.set_limited(turn, hold);
         }

@@ -40,15 +40,15 @@ impl Embeddings {
         }
     }
 
-    /// One vector for each text, in order, all with the same number of dimensions.
-    pub(crate) async fn of(&self, model: &str, texts: &[&str]) -> Result<Vec<Vec<f32>>, Fault> {
+    /// One vector for each text, in order, all with the same number of dimensions; and the tokens, if the upstream counts them.
+    pub(crate) async fn of(&self, model: &str, texts: &[&str]) -> Result<EmbeddingResult, Fault> {
         if !self.exist() {
             let message = format!("The upstream '{}' has no embeddings.", self.settings.name);
             return Err(Fault::new(FaultKind::Invalid, message).param("model"));
         }
         let inputs = texts.iter().map(|text| Json::string(text)).collect();
         let request = EmbeddingRequest { inputs, dimensions: None, user: None };
-        Ok(self.embed(model, &request).await.map_err(ModelError::into_fault)?.vectors)
+        self.embed(model, &request).await.map_err(ModelError::into_fault)
     }
 
     /// Embeds the inputs of a request, in several requests to the upstream if they are many.
@@ -109,13 +109,16 @@ pub(crate) fn body(model: &str, inputs: &[Json], request: &EmbeddingRequest) -> 
 struct Answer {
     data: Vec<Embedding>,
     #[serde(default)]
-    usage: Option<AnswerUsage>,
+    usage: Option<EmbeddingUsage>,
 }
 
+/// Servers that count name one of both.
 #[derive(Deserialize)]
-struct AnswerUsage {
+struct EmbeddingUsage {
     #[serde(default)]
     prompt_tokens: Option<u64>,
+    #[serde(default)]
+    total_tokens: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -166,7 +169,9 @@ fn read(answer: &[u8], count: usize) -> Result<EmbeddingResult, String> {
     let vectors: Vec<Vec<f32>> = vectors.into_iter().flatten().collect();
     let length = vectors.first().map(Vec::len);
     match vectors.iter().all(|vector| Some(vector.len()) == length) {
-        true => Ok(EmbeddingResult { vectors, tokens: usage.and_then(|usage| usage.prompt_tokens) }),
+        true => {
+            Ok(EmbeddingResult { vectors, tokens: usage.and_then(|usage| usage.prompt_tokens.or(usage.total_tokens)) })
+        }
         false => Err("embeddings of several lengths".to_owned()),
     }
 }

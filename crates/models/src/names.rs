@@ -10,9 +10,11 @@ use std::{
 };
 
 use amalgam_core::{
-    BoxFuture, Candidate, Catalog, Embedder, EmbeddingRequest, EmbeddingResult, EmbeddingUpstreams, Fault, FaultKind,
-    ModelCard, ModelError, ModelSelection, Price, Route, Scope, Seal, UpstreamCheck,
+    BoxFuture, CallSummary, Candidate, Catalog, EmbeddedTexts, Embedder, EmbeddingRequest, EmbeddingResult,
+    EmbeddingUpstreams, Fault, FaultKind, ModelCard, ModelError, ModelSelection, Price, Route, Scope, Seal,
+    UpstreamCheck,
 };
+use amalgam_protocol::Usage;
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream::FuturesOrdered};
 
@@ -127,7 +129,8 @@ impl ModelNames {
             return;
         }
         if let Some(model) = self.models.iter().find(|model| model.name == name) {
-            candidates.extend(self.candidate(&model.upstream, &model.model, model.context_window));
+            let own = self.candidate(&model.upstream, &model.model, model.context_window);
+            candidates.extend(own.map(|own| Candidate { alias: Some(model.name.clone()), ..own }));
             for fallback in &model.fallback {
                 self.collect(upstreams, fallback, depth + 1, candidates);
             }
@@ -154,7 +157,8 @@ impl ModelNames {
         let handle = self.registry.get(upstream)?;
         let configured = self.models.iter().find(|known| known.upstream == upstream && known.model == model);
         let price = configured.and_then(|known| known.price);
-        Some(Candidate { upstream: upstream.to_owned(), model: handle, name: model.to_owned(), context_window, price })
+        let (upstream, name) = (upstream.to_owned(), model.to_owned());
+        Some(Candidate { upstream, model: handle, name, alias: None, context_window, price })
     }
 
     fn wire(&self, upstream: &str) -> Option<&'static str> {
@@ -165,6 +169,7 @@ impl ModelNames {
         ModelCard {
             id: model.name.clone(),
             owned_by: model.upstream.clone(),
+            upstream_model: model.model.clone(),
             wire: self.wire(&model.upstream).unwrap_or_default().to_owned(),
             created: self.started_at,
             context_window: model.context_window,
@@ -181,6 +186,7 @@ impl ModelNames {
         ModelCard {
             id: id.to_owned(),
             owned_by: upstream.to_owned(),
+            upstream_model: id.strip_prefix(&format!("{upstream}/")).unwrap_or(id).to_owned(),
             wire: self.wire(upstream).unwrap_or_default().to_owned(),
             created: self.started_at,
             modalities: vec!["text".to_owned(), "image".to_owned()],
@@ -313,14 +319,28 @@ impl Catalog for ModelNames {
 
 /// Only the first candidate of a name is used: embeddings of another model are not comparable.
 impl Embedder for ModelNames {
-    fn embed<'a>(&'a self, model: &'a str, texts: &'a [&'a str]) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Fault>> {
+    fn embed<'a>(&'a self, model: &'a str, texts: &'a [&'a str]) -> BoxFuture<'a, Result<EmbeddedTexts, Fault>> {
         Box::pin(async move {
             let route = self.anywhere(model).await;
             let Some(candidate) = route.as_ref().and_then(|route| route.candidates.first()) else {
                 let message = format!("No upstream has the embedding model '{model}'.");
                 return Err(Fault::new(FaultKind::NotFound, message).param("model").code("model_not_found"));
             };
-            self.registry.embed(&candidate.upstream, &candidate.name, texts).await
+            let EmbeddingResult { vectors, tokens } =
+                self.registry.embed(&candidate.upstream, &candidate.name, texts).await?;
+            let usage = tokens.map(|input_tokens| Usage { input_tokens, ..Usage::default() });
+            let call = CallSummary {
+                upstream: candidate.upstream.clone(),
+                model: candidate.name.clone(),
+                asked_at_ms: 0,
+                first_token_ms: None,
+                duration_ms: 0,
+                retries: 0,
+                usage,
+                cost: usage.and_then(|usage| Some(candidate.price?.cost(&usage))),
+                failed: false,
+            };
+            Ok(EmbeddedTexts { vectors, call: Some(call) })
         })
     }
 }

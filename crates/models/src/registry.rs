@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use amalgam_core::{Fault, Model, Seal, UpstreamCheck};
+use amalgam_core::{EmbeddingResult, Fault, Model, Seal, UpstreamCheck};
 use secrecy::SecretString;
 use sha2::{Digest as _, Sha256};
 
@@ -112,8 +112,8 @@ impl UpstreamRegistry {
         Some(listing::check(&found.settings).await)
     }
 
-    /// Embeds texts with an upstream's model: one vector for each text, in order.
-    pub(crate) async fn embed(&self, upstream: &str, model: &str, texts: &[&str]) -> Result<Vec<Vec<f32>>, Fault> {
+    /// Embeds texts with an upstream's model: one vector for each text, in order, and the tokens.
+    pub(crate) async fn embed(&self, upstream: &str, model: &str, texts: &[&str]) -> Result<EmbeddingResult, Fault> {
         match self.find(upstream) {
             Some(found) => found.embeddings.of(model, texts).await,
             None => Err(Fault::internal(format_args!("there is no upstream `{upstream}`"))),

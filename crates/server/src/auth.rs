@@ -17,7 +17,7 @@ use std::{collections::HashMap, net::IpAddr, sync::Arc, time::Duration};
 
 use amalgam_administration::{
     console::session_hash,
-    keys::{ConfiguredKey, KEY_PREFIX, Pepper},
+    keys::{ConfiguredKey, KEY_PREFIX, Pepper, configured_key_id},
 };
 use amalgam_core::{
     BoxFuture, Clock, Fault, FaultKind, Operator, Rights, Scope, StoreError,
@@ -175,7 +175,8 @@ impl Auth {
         let mut callers = ConfiguredCallers::default();
         for key in configured {
             let hash = pepper.hash(key.key.expose_secret());
-            identities.insert(hash, Identity::configured(&key.tenant, key.rights));
+            let id = configured_key_id(key.tenant.id, &hash);
+            identities.insert(hash, Identity::configured(&key.tenant, key.rights, Some(id)));
             callers.keys.insert(hash, (key.tenant.id, Some(key.rights)));
         }
         if let Some(tenant) = open {
@@ -385,7 +386,7 @@ impl Inner {
         let operator = Operator::of_this_process();
         let now_ms = self.clock.now_ms();
         match source {
-            Source::Configured { tenant_id, rights } => self.configured_identity(tenant_id, rights).await,
+            Source::Configured { tenant_id, rights } => self.configured_identity(&hash, tenant_id, rights).await,
             Source::Stored => self.stored_identity(hash).await,
             Source::Session => self.session_identity(hash).await,
             Source::Token(token) => {
@@ -399,12 +400,13 @@ impl Inner {
 
     async fn configured_identity(
         &self,
+        hash: &Hash,
         tenant_id: i64,
         rights: Option<Rights>,
     ) -> Result<Option<Identity>, StoreError> {
         let tenant = self.store.tenant(Operator::of_this_process(), tenant_id).await?;
         Ok(tenant.map(|tenant| match rights {
-            Some(rights) => Identity::configured(&tenant, rights),
+            Some(rights) => Identity::configured(&tenant, rights, Some(configured_key_id(tenant.id, hash))),
             None => Identity::open(&tenant),
         }))
     }

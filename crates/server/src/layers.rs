@@ -96,7 +96,8 @@ impl Service<Request<Body>> for AuthenticatedRouter {
     fn call(&mut self, request: Request<Body>) -> PendingResponse {
         let app = self.app.load();
         let id = request_id(request.headers(), app.clock.now_ms());
-        let context = RequestContext::new(shared(&id), app.log.begin_trace(trace(request.headers())));
+        let (parent, state) = trace(request.headers());
+        let context = RequestContext::new(shared(&id), app.log.begin_trace(parent)).with_trace_state(state);
         let mut open = OpenRequest::new(&app.log, &request, Arc::new(context));
         let path = request.uri().path();
         let is_public = self.is_public(&app, &request);
@@ -224,9 +225,16 @@ pub(crate) fn unread(request: &Request, mut response: Response) -> Response {
     response
 }
 
-/// The caller's place in a trace.
-fn trace(headers: &HeaderMap) -> Option<TraceContext> {
-    headers.get(TraceContext::HEADER).and_then(|value| TraceContext::parse(value.to_str().ok()?))
+/// The caller's place in a trace, and its `tracestate`, which means nothing without one.
+fn trace(headers: &HeaderMap) -> (Option<TraceContext>, Option<Arc<str>>) {
+    let parent = headers.get(TraceContext::HEADER).and_then(|value| TraceContext::parse(value.to_str().ok()?));
+    // Several headers are one list.
+    let state = || {
+        let values = headers.get_all(TraceContext::STATE_HEADER).iter().map(HeaderValue::to_str);
+        let state = values.collect::<Result<Vec<_>, _>>().ok()?.join(",");
+        (1..=TraceContext::MAX_STATE_BYTES).contains(&state.len()).then(|| state.into())
+    };
+    (parent, parent.and_then(|_| state()))
 }
 
 /// A request id as text.

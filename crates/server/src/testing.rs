@@ -24,9 +24,9 @@ use amalgam_core::{
     ModelSelection, Operator, Rights, Route, Scope, Seal, Store, TenantState,
     store::{
         Answer, AppendOutcome, AuditFilter, AuditStore, CallBodies, CancelOutcome, Claim, Conversation,
-        ConversationItem, ConversationStore, EventChunk, EventTail, FlushMeter, IdempotencyKey, KeyRecord, Lineage,
-        Listing, NewItem, NewKey, Page, ProcessId, ProcessStore, PruneCounts, QueuedTurn, RecentTurns, RecoveryCounts,
-        Reset, ResponseStore, Retention, Stored, StoredCall, StoredResponse, TenancyStore, TenantChange, TenantRecord,
+        ConversationItem, ConversationStore, EventChunk, EventTail, IdempotencyKey, KeyRecord, Lineage, Listing,
+        NewItem, NewKey, Page, ProcessId, ProcessStore, PruneCounts, QueuedTurn, RecentTurns, RecoveryCounts, Reset,
+        ResponseStore, Retention, Stored, StoredCall, StoredResponse, TenancyStore, TenantChange, TenantRecord,
         TurnCursor, TurnDetailStore, TurnFilter, TurnPage, TurnRecord, TurnStore, TurnWrite, TurnsOf, UsageQuery,
         UsageStore, UsageSums, WriteOutcome,
     },
@@ -132,7 +132,7 @@ pub(crate) fn app(state: TenantState) -> Arc<App> {
         session_queues: SessionQueues::default(),
         read_configs: ReadConfigs::default(),
     };
-    let metrics = Metrics::new(&BuildInfo::default(), FlushMeter::default(), Default::default());
+    let metrics = Metrics::new(&BuildInfo::default(), crate::MetricSources::default());
     let log = Arc::new(RequestLog::new(metrics, Arc::new(amalgam_core::NoTraces), &RequestLogSettings::default()));
     let (reload, origins) = (ReloadRequests::new().0, AllowedOrigins::default());
     Arc::new(App::new(ServerParts { app: Arc::new(application), auth, origins, reload, log }))

@@ -40,7 +40,7 @@ use std::{
     time::Duration,
 };
 
-use amalgam_core::{StoreError, store::FlushMeter};
+use amalgam_core::{StoreError, store::StoreMeter};
 use amalgam_store::{
     SqlStore,
     backup::BackupError,
@@ -73,7 +73,7 @@ pub struct PostgresOptions {
     /// What to do with migrations that the database lacks.
     pub migrations: Migrations,
     /// Counts commits of turns' writes.
-    pub flushes: FlushMeter,
+    pub flushes: StoreMeter,
 }
 
 impl Default for PostgresOptions {
@@ -87,7 +87,7 @@ impl Default for PostgresOptions {
             statement: Duration::from_secs(5),
             deadline: Duration::from_secs(8),
             migrations: Migrations::Run,
-            flushes: FlushMeter::default(),
+            flushes: StoreMeter::default(),
         }
     }
 }
@@ -203,7 +203,7 @@ impl Postgres {
             warn!("{warning}");
         }
 
-        let notifications = Arc::new(Notifications::default());
+        let notifications = Arc::new(Notifications::counting(options.flushes.clone()));
         let mut tasks = JoinSet::new();
         let writers = Writers::start(&options, &connector, &notifications, &mut tasks);
         let listener =

@@ -15,7 +15,7 @@ use std::{
 
 use amalgam_core::{
     Scope, Stem, StoreError,
-    store::{FlushMeter, TurnWrite, WriteOutcome},
+    store::{StoreMeter, TurnWrite, WriteOutcome},
 };
 use amalgam_store::notifications::Notifications;
 use tokio::{
@@ -111,7 +111,7 @@ struct Writer {
     /// Marks of writes whose outcome is not known.
     unsettled: HashSet<i64>,
     /// Counts commits.
-    flushes: FlushMeter,
+    flushes: StoreMeter,
     wait: Duration,
     deadline: Duration,
 }

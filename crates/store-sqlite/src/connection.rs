@@ -66,6 +66,10 @@ impl SqlConnection for JobConnection<'_> {
         })
     }
 
+    fn notify_here(&self, topic: String) {
+        self.with(|transaction| transaction.notify(topic));
+    }
+
     // A group that failed was rolled back.
     fn is_repeated(&self) -> bool {
         false

@@ -50,7 +50,7 @@ use std::{
 
 use amalgam_core::{
     BoxFuture, Operator,
-    store::{FlushMeter, Stored},
+    store::{StoreMeter, Stored},
 };
 use amalgam_store::{
     IndexSyntax, Repeat, SqlEngine, SqlStore, Work,
@@ -91,7 +91,7 @@ pub struct SqliteOptions {
     /// What to do on a disk without room.
     pub full_disk: FullDisk,
     /// Counts commits.
-    pub flushes: FlushMeter,
+    pub flushes: StoreMeter,
 }
 
 /// How a database is opened on a disk without room.
@@ -123,7 +123,7 @@ impl Default for SqliteOptions {
             migrations: Migrations::Run,
             migration_backup: MigrationBackup::Make,
             full_disk: FullDisk::Refuse,
-            flushes: FlushMeter::default(),
+            flushes: StoreMeter::default(),
         }
     }
 }
@@ -203,7 +203,7 @@ impl Sqlite {
             writes: Arc::new(Queue::new(options.queue)),
             reads: Arc::new(Queue::new(options.queue)),
             read_only: Arc::default(),
-            notifications: Arc::default(),
+            notifications: Arc::new(Notifications::counting(options.flushes.clone())),
             checkpointer: Arc::clone(&checkpointer),
             threads: Vec::new(),
             serving: Mutex::default(),

@@ -28,11 +28,13 @@ statements! { SqlStatements:
             AND (CAST(?17 AS bigint) IS NULL OR ended_at - created_at >= ?17)
             AND (CAST(?18 AS bigint) IS NULL OR cost >= ?18)
             AND (CAST(?20 AS bigint) IS NULL OR CASE WHEN stored THEN 1 ELSE 0 END = ?20)
+            AND (CAST(?21 AS bigint) IS NULL OR ended_at - created_at <= ?21)
+            AND (CAST(?22 AS bigint) IS NULL OR cost <= ?22)
             AND EXISTS (
                 SELECT 1 FROM responses CROSS JOIN items ON items.place = responses.place
                 WHERE responses.tenant_id = ?1 AND responses.stem = substr(looked_at.response_id, 23, 16)
                     AND responses.id = looked_at.response_id
-                    AND (items.input LIKE ?21 ESCAPE '\\' OR items.output LIKE ?21 ESCAPE '\\')
+                    AND (items.input LIKE ?23 ESCAPE '\\' OR items.output LIKE ?23 ESCAPE '\\')
             )
         ORDER BY created_at DESC, response_id DESC LIMIT ?19";
     TenantSql hold_profile = "

@@ -54,7 +54,7 @@ pub(super) fn add_usage(database: Database<'_>, turns: &[TurnSummary]) -> Result
     rows.iter().try_for_each(|row| database.bind_values(ADD_USAGE.into(), &row.values(), &[])?.run().map(drop))
 }
 
-/// Ends a turn whose process is gone. What its model calls used is not known.
+/// Ends a turn whose process is gone. What the call used that it was waiting for is not known.
 pub(super) fn fail(
     database: Database<'_>,
     tenant: TenantKey,

@@ -13,7 +13,7 @@ use std::{
     time::Instant,
 };
 
-use amalgam_core::store::FlushMeter;
+use amalgam_core::store::StoreMeter;
 use amalgam_store::notifications::Notifications;
 use rusqlite::Connection;
 use tracing::{info, warn};
@@ -39,7 +39,7 @@ pub(super) struct Writer {
     /// Whether the store was opened on a disk without room, and nothing was committed since.
     pub(super) read_only: Arc<AtomicBool>,
     /// Counts commits.
-    pub(super) flushes: FlushMeter,
+    pub(super) flushes: StoreMeter,
 }
 
 /// The connection of the writer, and what it can be used for.

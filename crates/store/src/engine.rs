@@ -105,6 +105,9 @@ pub trait SqlConnection: Send + Sync + Sized {
     /// Notifies the tasks of all processes that wait for this topic, once the transaction is committed.
     fn notify(&self, topic: String) -> impl Future<Output = Result<(), Self::Failure>> + Send;
 
+    /// The same, within this process.
+    fn notify_here(&self, topic: String);
+
     /// Whether the work runs again: the first run may have been committed.
     fn is_repeated(&self) -> bool;
 

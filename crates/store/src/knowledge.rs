@@ -11,7 +11,7 @@ mod question;
 mod search;
 
 use amalgam_core::{
-    Scope, StoreError,
+    Operator, Scope, StoreError, TurnSummary,
     store::{
         Collection, DocumentListing, DocumentRecord, FoundChunk, ImportCounts, KnowledgeQuery, KnowledgeStore,
         NewDocument, Stored, Within,
@@ -28,7 +28,8 @@ use crate::{
     SqlStore,
     engine::{ChangedTenant, Repeat, SqlConnection, SqlEngine, TenantKey},
     sql::shared_statements,
-    values::{SqlRow, values},
+    turn_list::{ADD_USAGE, usage_rows},
+    values::{SqlRow, SqlValue, values},
 };
 
 shared_statements! {
@@ -63,6 +64,21 @@ shared_statements! {
 const DOCUMENTS_AT_ONCE: usize = 200;
 
 impl<E: SqlEngine> KnowledgeStore for SqlStore<E> {
+    fn count_calls(&self, operator: Operator, summary: TurnSummary) -> Stored<'_, ()> {
+        let arguments = (TenantKey::of_row(operator, summary.tenant_id), summary);
+        self.engine.transaction(Repeat::Never, arguments, |connection, (tenant, summary)| {
+            Box::pin(async move {
+                for mut row in usage_rows(summary) {
+                    // No turn has ended.
+                    (row.sums.turns, row.sums.failed_turns) = (0, 0);
+                    let values: Vec<SqlValue<'_>> = row.values().into_iter().skip(1).collect();
+                    connection.tenant(*tenant, ADD_USAGE, values).run().await?;
+                }
+                Ok(())
+            })
+        })
+    }
+
     fn collections<'a>(&'a self, scope: &'a Scope) -> Stored<'a, Vec<Collection>> {
         let (cache, tenant) = (&self.tenant_cache, TenantKey::of_caller(scope));
         Box::pin(cache.get(&cache.collections, tenant.number(), move || self.collections_of(tenant)))

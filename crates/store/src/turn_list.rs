@@ -53,17 +53,28 @@ shared_statements! {
             output_tokens = usage_hours.output_tokens + excluded.output_tokens,
             reasoning_tokens = usage_hours.reasoning_tokens + excluded.reasoning_tokens,
             cost = usage_hours.cost + excluded.cost";
-    /// Adds a listed turn to the usage that has ended without a process: it has no calls of which the usage is known.
+    /// Adds a listed turn to the usage that has ended without a process: with the calls that were written before, which count for the
+    /// model of the last of them. What a call used that ran then is not known.
     pub TenantSql COUNT_ENDED = "
         INSERT INTO usage_hours (tenant_id, hour, key_id, user_id, wire, profile, upstream, model, turns, failed_turns,
             calls, unpriced_calls, input_tokens, cached_input_tokens, cache_write_tokens, output_tokens, reasoning_tokens,
             cost)
-        SELECT tenant_id, created_at / 3600000, coalesce(key_id, ''), user_id, wire, coalesce(profile, ''), '', '', 1,
-            CASE status WHEN 'failed' THEN 1 ELSE 0 END, 0, 0, 0, 0, 0, 0, 0, 0
+        SELECT tenant_id, created_at / 3600000, coalesce(key_id, ''), user_id, wire, coalesce(profile, ''),
+            coalesce(upstream, ''), coalesce(model, ''), 1, CASE status WHEN 'failed' THEN 1 ELSE 0 END, calls,
+            CASE WHEN cost IS NULL AND input_tokens + output_tokens > 0 THEN calls ELSE 0 END, input_tokens,
+            cached_input_tokens, cache_write_tokens, output_tokens, reasoning_tokens, coalesce(cost, 0)
         FROM turns WHERE tenant_id = $1 AND created_at = $2 AND response_id = $3
         ON CONFLICT (tenant_id, hour, key_id, user_id, wire, profile, upstream, model) DO UPDATE SET
             turns = usage_hours.turns + excluded.turns,
-            failed_turns = usage_hours.failed_turns + excluded.failed_turns";
+            failed_turns = usage_hours.failed_turns + excluded.failed_turns,
+            calls = usage_hours.calls + excluded.calls,
+            unpriced_calls = usage_hours.unpriced_calls + excluded.unpriced_calls,
+            input_tokens = usage_hours.input_tokens + excluded.input_tokens,
+            cached_input_tokens = usage_hours.cached_input_tokens + excluded.cached_input_tokens,
+            cache_write_tokens = usage_hours.cache_write_tokens + excluded.cache_write_tokens,
+            output_tokens = usage_hours.output_tokens + excluded.output_tokens,
+            reasoning_tokens = usage_hours.reasoning_tokens + excluded.reasoning_tokens,
+            cost = usage_hours.cost + excluded.cost";
     /// A bounded number of turns is looked at; of those the ones that fit.
     TenantSql TURNS = "
         SELECT tenant_id, response_id, request_id, key_id, user_id, wire, session_id, profile, requested_model, upstream,
@@ -89,6 +100,8 @@ shared_statements! {
             AND (CAST($17 AS bigint) IS NULL OR ended_at - created_at >= $17)
             AND (CAST($18 AS bigint) IS NULL OR cost >= $18)
             AND (CAST($20 AS bigint) IS NULL OR CASE WHEN stored THEN 1 ELSE 0 END = $20)
+            AND (CAST($21 AS bigint) IS NULL OR ended_at - created_at <= $21)
+            AND (CAST($22 AS bigint) IS NULL OR cost <= $22)
         ORDER BY created_at DESC, response_id DESC LIMIT $19";
     pub(crate) TenantSql LISTED_TURN = "
         SELECT tenant_id, response_id, request_id, key_id, user_id, wire, session_id, profile, requested_model, upstream,
@@ -395,12 +408,14 @@ async fn page<C: SqlConnection>(
     ];
     let values = range.iter().cloned().chain(rest);
     let stored = filter.stored.map(i64::from);
+    let (max_duration, max_cost) = (filter.max_duration_ms, filter.max_cost.map(Cost::nano_usd));
+    let values = values.chain(values![limit + 1, stored, max_duration, max_cost]);
     let turns = match &filter.text {
-        None => connection.tenant(tenant, TURNS, values.chain(values![limit + 1, stored])).all(listed_turn).await?,
+        None => connection.tenant(tenant, TURNS, values).all(listed_turn).await?,
         Some(text) => {
             let pattern = format!("%{}%", escaped(&json_text(text)));
             let sql = connection.sql().turns_with_text;
-            connection.tenant(tenant, sql, values.chain(values![limit + 1, stored, pattern])).all(listed_turn).await?
+            connection.tenant(tenant, sql, values.chain(values![pattern])).all(listed_turn).await?
         }
     };
     if turns.len() > limit {

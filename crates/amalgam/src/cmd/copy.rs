@@ -5,6 +5,7 @@
 
 use std::process::ExitCode;
 
+use amalgam_core::AuditAction;
 use amalgam_store::transfer::{TableDigest, TransferTable};
 use amalgam_store_postgres::{CopyTarget, Postgres, PostgresBackupError};
 use amalgam_store_sqlite::{Sqlite, SqliteCopyError, SqliteExport};
@@ -17,7 +18,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::spawn_blocking;
 
 use crate::cli::ConfigArgs;
-use crate::command_context::configuration;
+use crate::command_context::{configuration, record};
 use crate::progress::Progress;
 use crate::storage;
 use crate::terminal::{print_json, print_stderr, print_stdout};
@@ -28,6 +29,8 @@ const BATCH_BYTES: usize = 4 << 20;
 const BATCH_ROWS: u64 = 2_000;
 /// The thread that reads is at most so many batches ahead; then it waits.
 const AHEAD: usize = 2;
+
+const COPY: AuditAction = AuditAction::new("store.copy");
 
 #[derive(Debug, Args)]
 pub(crate) struct CopyArgs {
@@ -112,6 +115,9 @@ pub(crate) async fn run(args: CopyArgs) -> anyhow::Result<ExitCode> {
     drop(progress);
     let last = |table: &str| export.last_number(table).map_err(|error| PostgresBackupError::Source(Box::new(error)));
     target.finish(last).await.with_context(to)?;
+    let rows: u64 = copied.iter().map(|table| table.digest.rows).sum();
+    let details = json!({"from": args.from.to_string(), "rows": rows, "tables": copied.len()});
+    record(&args.to, pool, COPY, &details).await?;
     report(&args.from, &args.to, &copied, args.json)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -96,6 +96,10 @@ async fn examine(args: ConfigArgs) -> Vec<Finding> {
     if !config.is_local() {
         findings.push(listener(&config.server.admin_listen).await);
     }
+    if let Some(metrics) = &config.metrics_listen {
+        findings.push(listener(metrics).await);
+    }
+    findings.extend(config.server.tls.as_ref().map(machine::server_certificate));
     findings.push(machine::open_files(&config));
     findings.push(data_folder(&config.data));
     findings.push(machine::disk_space(existing_folder(&config.data)));

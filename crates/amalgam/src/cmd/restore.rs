@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use amalgam_core::AuditAction;
 use amalgam_store::backup::{BackupManifest, BackupReader, DATABASE, SECRET_KEY, StoreKind, folder_of, with_suffix};
 use amalgam_store_postgres::Postgres;
 use amalgam_store_sqlite::Sqlite;
@@ -16,11 +17,13 @@ use serde_json::json;
 
 use super::backup::{BackupFile, Scratch, check_database, engine, require_room, verify_archive};
 use crate::cli::ConfigArgs;
-use crate::command_context::configuration;
+use crate::command_context::{configuration, record};
 use crate::progress::Progress;
 use crate::storage;
 use crate::terminal::{print_json, print_stderr, print_stdout};
 use amalgam_configuration::{Config, StoreUrl};
+
+const RESTORE: AuditAction = AuditAction::new("store.restore");
 
 #[derive(Debug, Args)]
 pub(crate) struct RestoreArgs {
@@ -91,6 +94,11 @@ pub(crate) async fn run(args: RestoreArgs) -> anyhow::Result<ExitCode> {
         ),
     };
     let pending = storage::status(&config.store, config.pool).await?.iter().filter(|one| !one.applied).count();
+    // The tables of a store that an older version has written may be others: it has no entry.
+    if pending == 0 {
+        let details = json!({"file": args.file, "rows": manifest.rows(), "schema_version": manifest.schema_version});
+        record(&config.store, config.pool, RESTORE, &details).await?;
+    }
     match args.json {
         true => print_json(&json!({
             "store": config.store.to_string(),

@@ -1,6 +1,6 @@
 //! `amalgam serve`: runs the server until SIGTERM or SIGINT.
 
-mod certificates;
+pub(super) mod certificates;
 mod service_manager;
 mod signals;
 mod sockets;
@@ -10,8 +10,13 @@ mod unix_socket;
 use std::sync::Arc;
 use std::time::Duration;
 
-use amalgam_administration::{reload::ConfigurationRequest, webhooks::deliver_webhooks};
+use amalgam_administration::{
+    Administration,
+    reload::{ConfigurationRequest, ReloadCaller, ReloadReport},
+    webhooks::deliver_webhooks,
+};
 use amalgam_app::turns::QueueRunner;
+use amalgam_core::{Actor, Operator};
 use amalgam_engine::Runner;
 use amalgam_server::ServerTls;
 use anyhow::Context as _;
@@ -25,6 +30,7 @@ use self::sockets::{Listener, PassedSockets};
 use crate::cli::ConfigArgs;
 use crate::default_model::DisplayedModel;
 use crate::logs::{self, LogFilter};
+use crate::machine;
 use crate::reload::Reloader;
 use crate::terminal::print_stdout;
 use crate::wire_up::{self, AssembledServer};
@@ -73,8 +79,8 @@ pub(crate) async fn run(input: ServeInput) -> anyhow::Result<()> {
     // Links in answers name the port, which may be any free one.
     let main = listen("listen", &config.server.listen)?;
     let url = main.address.url(main.scheme());
-    let AssembledServer { application, names, engine, live, reload_callers, tools, housekeeping, first_key } =
-        wire_up::assemble(&config, &url).await?;
+    let AssembledServer { application, names, engine, live, reload_callers, tools, housekeeping, first_key, refusals } =
+        wire_up::assemble(&config, &url, tls.as_ref()).await?;
     let (app, auth, admission) = (live.server.clone(), live.auth.clone(), live.admission.clone());
     let telemetry = live.telemetry.clone();
     let runner = Arc::new(QueueRunner::new(&application));
@@ -120,7 +126,7 @@ pub(crate) async fn run(input: ServeInput) -> anyhow::Result<()> {
         // Turns that are not stored by then are recovered by another process or at the next start.
         tokio::time::sleep(config.server.drain_timeout - patience + STORE_TIMEOUT).await;
     };
-    let limits = || wire_up::listener(&config);
+    let limits = || wire_up::listener(&config, refusals.clone());
     let serving = async {
         match admin {
             None => main.serve(amalgam_server::router(app.clone()), limits(), stop.clone()).await,
@@ -200,14 +206,27 @@ async fn reload_until_stop(
         notify(ServiceState::Reloading);
         certificates::refresh(tls).await;
         let result = reloader.reload().await;
-        if result.is_ok() {
+        if let Ok(report) = &result {
             startup::log_reloadable(&reloader.config);
+            // The handler of a caller's request records who it was.
+            if caller.is_none() {
+                record_signalled(&reloader, report).await;
+            }
         }
         // The caller may have left.
         if let Some(caller) = caller {
             let _ = caller.send(result);
         }
         notify(ServiceState::Ready);
+    }
+}
+
+/// Appends a reload by SIGHUP to the audit.
+async fn record_signalled(reloader: &Reloader, report: &ReloadReport) {
+    let application = reloader.application.load();
+    let administration = Administration::new(&application, Actor::server(machine::host_name()));
+    if let Err(fault) = administration.record_reload(Operator::of_this_process(), report).await {
+        warn!("the reload could not be added to the audit: {}", fault.explained());
     }
 }
 

@@ -106,6 +106,18 @@ struct FilterArgs {
     /// Created before this time, RFC 3339
     #[arg(long, value_name = "TIME")]
     to: Option<String>,
+    /// Ended after this many milliseconds or more
+    #[arg(long, value_name = "MS")]
+    min_duration_ms: Option<String>,
+    /// Ended within this many milliseconds
+    #[arg(long, value_name = "MS")]
+    max_duration_ms: Option<String>,
+    /// Known cost of at least this much
+    #[arg(long, value_name = "USD")]
+    min_cost_usd: Option<String>,
+    /// Known cost of at most this much
+    #[arg(long, value_name = "USD")]
+    max_cost_usd: Option<String>,
 }
 
 impl FilterArgs {
@@ -126,6 +138,10 @@ impl FilterArgs {
             "q" => self.q.as_deref(),
             "from" => self.from.as_deref(),
             "to" => self.to.as_deref(),
+            "min_duration_ms" => self.min_duration_ms.as_deref(),
+            "max_duration_ms" => self.max_duration_ms.as_deref(),
+            "min_cost_usd" => self.min_cost_usd.as_deref(),
+            "max_cost_usd" => self.max_cost_usd.as_deref(),
             _ => None,
         })?)
     }

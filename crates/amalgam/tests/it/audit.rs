@@ -198,7 +198,9 @@ async fn every_route_of_the_administration_that_changes_something_leaves_an_entr
             let added = if action == "configuration.reload" { 2 } else { 1 };
             assert_eq!(last["number"].as_u64(), before.as_u64().map(|number| number + added), "{path}: {last}");
             assert_eq!(last["action"], action, "{path}: {last}");
-            let actor = json!({"type": "key", "key_id": null, "user": "key:config", "origin": "127.0.0.1"});
+            let key_id = last["actor"]["key_id"].as_str().unwrap_or_default();
+            assert!(key_id.starts_with("key_config-1-"), "{path}: {last}");
+            let actor = json!({"type": "key", "key_id": key_id, "user": "key:config", "origin": "127.0.0.1"});
             assert_eq!(last["actor"], actor, "{path}");
             let one_side = match (&route.method, action) {
                 (&Method::DELETE, "key.revoke") => !last["after"].is_null(),

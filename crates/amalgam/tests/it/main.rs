@@ -47,6 +47,7 @@ mod isolation;
 mod keys;
 mod knowledge;
 mod limits;
+mod list_commands;
 mod listening;
 mod listing;
 mod literal_dialect;

@@ -9,13 +9,13 @@ mod sources;
 use std::{collections::HashMap, io, path::PathBuf, sync::Arc, time::Duration};
 
 use amalgam_core::{
-    Clock, Embedder, Fault, FaultKind, Store, StoreError,
+    Clock, EmbeddedTexts, Embedder, Fault, FaultKind, Store, StoreError,
     store::{DocumentListing, NewDocument, Within},
 };
 use amalgam_knowledge::ImportSettings;
 use tokio::sync::mpsc;
 
-use super::{EMBEDDED_BYTES, WriteThrottle};
+use super::{EMBEDDED_BYTES, WriteThrottle, embedding_usage::count_import};
 use reader::{BATCH_DOCUMENTS, SourceState, read_source};
 
 pub use sources::{IgnoreRules, ImportSource, gather_sources};
@@ -248,16 +248,20 @@ impl KnowledgeImport<'_> {
 
     async fn embed(&self, model: &str, texts: &[&str]) -> Result<Vec<Vec<f32>>, Fault> {
         let mut pause = Duration::from_secs(1);
-        for _ in 1..TRIES {
+        let mut tries = 1;
+        let EmbeddedTexts { vectors, call } = loop {
             match self.embedder.embed(model, texts).await {
-                Err(fault) if is_overloaded(&fault) => {
+                Err(fault) if is_overloaded(&fault) && tries < TRIES => {
                     tokio::time::sleep(fault.retry_after.unwrap_or(pause).min(LONGEST_PAUSE)).await;
-                    pause *= 2;
+                    (pause, tries) = (pause * 2, tries + 1);
                 }
-                ended => return ended,
+                ended => break ended?,
             }
+        };
+        if let Some(call) = call {
+            count_import(self.store, self.within.tenant_id(), call, self.clock.now_ms()).await;
         }
-        self.embedder.embed(model, texts).await
+        Ok(vectors)
     }
 }
 

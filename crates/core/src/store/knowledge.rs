@@ -1,7 +1,11 @@
 //! What a tenant's agents can look up: collections of documents in pieces, found by their words.
 
 use super::{ImportCounts, Stored, Within};
-use crate::{retrieval::Condition, scope::Scope};
+use crate::{
+    TurnSummary,
+    retrieval::Condition,
+    scope::{Operator, Scope},
+};
 
 /// Documents that belong together.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -138,6 +142,9 @@ pub struct ChunkRanking {
 
 /// Knowledge. It belongs to a tenant, and all of its users may look things up.
 pub trait KnowledgeStore: Send + Sync {
+    /// Adds model calls that belong to no turn, such as embeddings, to the usage of the summary's tenant, key and user.
+    fn count_calls(&self, operator: Operator, summary: TurnSummary) -> Stored<'_, ()>;
+
     /// The collections of the caller's tenant by name.
     fn collections<'a>(&'a self, scope: &'a Scope) -> Stored<'a, Vec<Collection>>;
 

@@ -52,8 +52,12 @@ pub struct TurnFilter {
     pub to_ms: Option<u64>,
     /// Lasted at least so many milliseconds.
     pub min_duration_ms: Option<u64>,
+    /// Ended, and took this long at most.
+    pub max_duration_ms: Option<u64>,
     /// Cost at least this much.
     pub min_cost: Option<Cost>,
+    /// Cost this much at most; turns of unknown cost are not among them.
+    pub max_cost: Option<Cost>,
     /// Whether the content is stored.
     pub stored: Option<bool>,
 }
@@ -69,7 +73,9 @@ impl TurnFilter {
             || self.error.is_some()
             || self.text.is_some()
             || self.min_duration_ms.is_some()
-            || self.min_cost.is_some();
+            || self.max_duration_ms.is_some()
+            || self.min_cost.is_some()
+            || self.max_cost.is_some();
         !is_of_ended
             && fits(&self.key_id, origin.key_id.as_deref())
             && fits(&self.user, Some(&turn.user))

@@ -31,7 +31,7 @@ impl Narrow {
 
     fn candidate(self: &Arc<Self>, context_window: Option<u64>) -> Candidate {
         let model = Arc::clone(self) as Arc<dyn Model>;
-        Candidate { upstream: "u".to_owned(), model, name: "m".to_owned(), context_window, price: None }
+        Candidate { upstream: "u".to_owned(), model, name: "m".to_owned(), alias: None, context_window, price: None }
     }
 
     /// The first word of every message of every prompt that it was sent.

@@ -263,6 +263,7 @@ pub(crate) fn candidate(model: &Arc<Scripted>) -> Candidate {
         upstream: "u".to_owned(),
         model: Arc::clone(model) as Arc<dyn Model>,
         name: "m".to_owned(),
+        alias: None,
         context_window: None,
         price: None,
     }

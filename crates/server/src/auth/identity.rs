@@ -54,15 +54,15 @@ impl Identity {
         Self { scope, acts_for, key_id: Some(key.id.clone()), session_id: None, expires_at_ms: key.expires_at_ms }
     }
 
-    /// A key of the configuration.
-    pub(super) fn configured(tenant: &TenantRecord, rights: Rights) -> Self {
-        let scope = authenticated(tenant, CONFIGURED_OWNER.into(), rights);
+    /// A key of the configuration, with this id; a caller without a key has none.
+    pub(super) fn configured(tenant: &TenantRecord, rights: Rights, id: Option<String>) -> Self {
+        let scope = authenticated(tenant, CONFIGURED_OWNER.into(), rights).with_key(id.map(Into::into));
         Self { scope, acts_for: ActsFor::AnyUser, key_id: None, session_id: None, expires_at_ms: None }
     }
 
     /// A caller without a key, where none is needed.
     pub(super) fn open(tenant: &TenantRecord) -> Self {
-        let identity = Self::configured(tenant, Rights::USE);
+        let identity = Self::configured(tenant, Rights::USE, None);
         Self { scope: identity.scope.without_credential(), ..identity }
     }
 
@@ -129,7 +129,7 @@ impl Identity {
 
     #[cfg(test)]
     pub(super) fn for_tests(tenant_id: i64, state: TenantState, rights: Rights) -> Self {
-        Self::configured(&tenant_for_tests(tenant_id, state), rights)
+        Self::configured(&tenant_for_tests(tenant_id, state), rights, None)
     }
 }
 

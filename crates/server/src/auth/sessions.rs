@@ -53,7 +53,7 @@ impl Inner {
         let identity = match &session.owner.key_hash {
             None => Some(Identity::of_console(&tenant, session.owner.rights)),
             Some(key) => match configured(key) {
-                Some((tenant_id, rights)) => self.configured_identity(tenant_id, rights).await?,
+                Some((tenant_id, rights)) => self.configured_identity(key, tenant_id, rights).await?,
                 None => self.stored_identity(*key).await?,
             },
         };

@@ -113,6 +113,10 @@ impl Embedder for Nothing {
 }
 
 impl KnowledgeStore for Nothing {
+    fn count_calls(&self, _: amalgam_core::Operator, _: amalgam_core::TurnSummary) -> Stored<'_, ()> {
+        gives(())
+    }
+
     fn collections<'a>(&'a self, _: &'a Scope) -> Stored<'a, Vec<Collection>> {
         gives(Vec::new())
     }

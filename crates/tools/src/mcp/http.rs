@@ -8,7 +8,7 @@ use std::sync::{
 };
 use std::time::Duration;
 
-use amalgam_core::{BankFault, ToolError, TraceContext};
+use amalgam_core::{BankFault, ToolError};
 use amalgam_protocol::{Json, Raw, Reader};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
@@ -18,7 +18,7 @@ use tokio::{runtime::Handle, task::JoinSet, time::timeout};
 use super::McpSettings;
 use super::rpc::{self, Failure, Message, broken};
 use crate::egress::{Answer, Egress, check_url};
-use crate::headers;
+use crate::headers::{self, CallTrace};
 use crate::secrets::Secrets;
 
 /// The maximum size of one answer, including everything before its result.
@@ -108,7 +108,7 @@ impl HttpLink {
         &self,
         method: &'static str,
         params: Raw<'_>,
-        trace: Option<TraceContext>,
+        trace: Option<CallTrace<'_>>,
     ) -> Result<Json, Failure> {
         for _ in 0..2 {
             let session = self.session().await?;
@@ -134,7 +134,7 @@ impl HttpLink {
         session: &Arc<Session>,
         method: &'static str,
         params: Raw<'_>,
-        trace: Option<TraceContext>,
+        trace: Option<CallTrace<'_>>,
     ) -> Result<Reply, Failure> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let mut pending = PendingRequest { link: self, session, id, ended: false };
@@ -179,7 +179,7 @@ impl HttpLink {
         session: Option<&Session>,
         id: u64,
         request: Bytes,
-        trace: Option<TraceContext>,
+        trace: Option<CallTrace<'_>>,
     ) -> Result<(HeaderMap, Reply), Failure> {
         let answer = self.peer.send_traced(Method::POST, session, request, trace).await?;
         let status = answer.head.status;
@@ -291,7 +291,7 @@ impl Peer {
         method: Method,
         session: Option<&Session>,
         body: Bytes,
-        trace: Option<TraceContext>,
+        trace: Option<CallTrace<'_>>,
     ) -> Result<Answer, ToolError> {
         let mut headers = self.headers.clone();
         headers::pass_trace(&mut headers, trace);

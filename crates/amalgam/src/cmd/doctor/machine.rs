@@ -12,9 +12,10 @@ use rustix::process::{Resource, getrlimit};
 use secrecy::ExposeSecret as _;
 
 use super::Finding;
+use crate::cmd::serve::certificates;
 use crate::command_context::now_ms;
 use crate::storage;
-use amalgam_configuration::{Config, DisplayedValue, Setting, StoreUrl};
+use amalgam_configuration::{Config, DisplayedValue, Setting, StoreUrl, TlsFiles};
 
 /// 2026-01-01: no version of this program is older.
 const EARLIEST_MS: u64 = 1_767_225_600_000;
@@ -199,6 +200,29 @@ pub(super) fn certificate(upstream: &str, until: Duration) -> Finding {
     match left < SOON {
         true => Finding::warn(&check, detail, "have it renewed: calls of this upstream fail once it has expired"),
         false => Finding::ok(&check, detail),
+    }
+}
+
+/// Whether the certificate of `[server.tls]` can be used with its key, and how long it is valid.
+pub(super) fn server_certificate(files: &TlsFiles) -> Finding {
+    const CHECK: &str = "certificate of [server.tls]";
+    let (from, until) = match certificates::period(files) {
+        Ok(period) => period,
+        Err(error) => {
+            let hint = "the server does not start with these files: correct their paths, rights or contents";
+            return Finding::fail(CHECK, error, hint);
+        }
+    };
+    let now = Duration::from_millis(now_ms());
+    let left = until.saturating_sub(now);
+    let detail = format!("valid until {}, {} more days", formatted(until, "%Y-%m-%d"), left.as_secs() / 86_400);
+    if now < from {
+        return Finding::fail(CHECK, "it is not valid yet", "check the clock of this machine");
+    }
+    match left {
+        Duration::ZERO => Finding::fail(CHECK, "it has expired", "renew it: callers refuse the server's connections"),
+        left if left < SOON => Finding::warn(CHECK, detail, "renew it: callers refuse the server once it has expired"),
+        _ => Finding::ok(CHECK, detail),
     }
 }
 

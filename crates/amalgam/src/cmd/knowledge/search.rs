@@ -47,7 +47,7 @@ pub(super) async fn run(args: SearchArgs) -> anyhow::Result<ExitCode> {
         conditions: &args.conditions,
         limit: usize::from(args.limit),
     };
-    let knowledge = wire_up::knowledge(&context.command.store, names);
+    let knowledge = wire_up::knowledge(&context.command.store, names, &wire_up::clock());
     let found = context.command.administration().search_knowledge(&scope, &*knowledge, lookup).await;
     let found = found.map_err(|fault| anyhow::anyhow!(fault.explained()))?;
     match args.place.json {

@@ -25,6 +25,14 @@ pub(super) fn load(files: &TlsFiles) -> anyhow::Result<ServerTls> {
     Ok(tls)
 }
 
+/// When the certificate of these files is valid, from and until, since 1970. The error says why it cannot be used.
+pub(in crate::cmd) fn period(files: &TlsFiles) -> Result<(Duration, Duration), String> {
+    let TlsFiles { certificate, key } = files.clone();
+    let tls = ServerTls::load(CertificateFiles { certificate, key }).map_err(|error| causes(&error))?;
+    let validity = tls.validity();
+    Ok((Duration::from_secs(validity.not_before), Duration::from_secs(validity.not_after)))
+}
+
 /// Reads the files again, and uses the new certificate for new connections if it is valid.
 pub(super) async fn refresh(tls: Option<&ServerTls>) {
     let Some(tls) = tls.cloned() else { return };

@@ -146,6 +146,9 @@ async fn a_copy_that_was_killed_is_resumed_and_callers_find_everything_on_the_ne
     for (number, (before, after)) in before.iter().zip(&after).enumerate() {
         assert_eq!(before, after, "{number}");
     }
+    let entries = cli.json(&["audit", "list", "--object", "store"]);
+    assert_eq!(entries["data"][0]["action"], "store.copy", "{entries}");
+    assert_eq!(cli.json(&["audit", "verify"])["valid"], true);
     // Chains go on, threads go on, and new rows get numbers of their own.
     let next = continued(&moved.client(), id_of(&last), "and on").await;
     assert_eq!(retrieved(&moved.client(), id_of(&next)).await, next);

@@ -1,4 +1,4 @@
-//! Counts the commits of a store: how many, how long, with how many writes.
+//! Counts what a store does: its commits, and the budgets that were reached.
 
 use std::{
     sync::{
@@ -8,15 +8,19 @@ use std::{
     time::Duration,
 };
 
+use crate::LimitKind;
+
 /// Upper bounds of the time of a commit, in seconds.
 const BOUNDS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 10.0];
 
-/// Counts commits. Clones share one count.
+/// Counts commits and reached budgets. Clones share one count.
 #[derive(Debug, Clone, Default)]
-pub struct FlushMeter(Arc<FlushCounts>);
+pub struct StoreMeter(Arc<StoreCounts>);
 
 #[derive(Debug, Default)]
-struct FlushCounts {
+struct StoreCounts {
+    /// For each kind of limit one for each threshold.
+    budgets: [[AtomicU64; THRESHOLDS.len()]; LimitKind::ALL.len()],
     /// One for each bound, and one for longer commits.
     buckets: [AtomicU64; BOUNDS.len() + 1],
     nanoseconds: AtomicU64,
@@ -36,7 +40,32 @@ pub struct FlushReading {
     pub writes: u64,
 }
 
-impl FlushMeter {
+/// The shares of a budget, in per cent, that are announced when they are reached.
+const THRESHOLDS: [u64; 2] = [80, 100];
+
+impl StoreMeter {
+    /// Counts a budget that has reached a threshold.
+    pub fn budget_reached(&self, kind: LimitKind, percent: u64) {
+        if let Some(count) = self.of_budget(kind, percent) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How often budgets have reached a threshold: kind of limit, per cent, number.
+    pub fn budgets(&self) -> Vec<(LimitKind, u64, u64)> {
+        let each = LimitKind::ALL.into_iter().flat_map(|kind| THRESHOLDS.map(|percent| (kind, percent)));
+        let count = |(kind, percent)| {
+            (kind, percent, self.of_budget(kind, percent).map_or(0, |count| count.load(Ordering::Relaxed)))
+        };
+        each.map(count).collect()
+    }
+
+    fn of_budget(&self, kind: LimitKind, percent: u64) -> Option<&AtomicU64> {
+        let kind = LimitKind::ALL.iter().position(|known| *known == kind)?;
+        let threshold = THRESHOLDS.iter().position(|known| *known == percent)?;
+        self.0.budgets.get(kind)?.get(threshold)
+    }
+
     /// Counts a commit with so many writes.
     pub fn add(&self, writes: usize, took: Duration) {
         let seconds = took.as_secs_f64();
@@ -67,8 +96,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn budgets_are_counted_by_kind_and_threshold() {
+        let meter = StoreMeter::default();
+        meter.clone().budget_reached(LimitKind::Model, 80);
+        meter.budget_reached(LimitKind::Model, 80);
+        meter.budget_reached(LimitKind::Tenant, 100);
+        let counted: Vec<_> = meter.budgets().into_iter().filter(|(_, _, count)| *count > 0).collect();
+        assert_eq!(counted, [(LimitKind::Tenant, 100, 1), (LimitKind::Model, 80, 2)]);
+        assert_eq!(meter.budgets().len(), 8);
+    }
+
+    #[test]
     fn commits_are_counted_by_their_time() {
-        let meter = FlushMeter::default();
+        let meter = StoreMeter::default();
         meter.clone().add(3, Duration::from_millis(2));
         meter.add(1, Duration::from_secs(60));
         let reading = meter.read();
