@@ -17,7 +17,7 @@ pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// What each crate may build on. Rules on one side, implementations on the other, joined in the binary; a new crate
 /// needs a line here.
-const MAY_KNOW: [(&str, &[&str]); 26] = [
+const MAY_KNOW: [(&str, &[&str]); 27] = [
     ("protocol", &[]),
     ("logs", &[]),
     ("summary", &["protocol"]),
@@ -28,6 +28,7 @@ const MAY_KNOW: [(&str, &[&str]); 26] = [
     ("execute", &["protocol", "core", "knowledge"]),
     ("messages", &["protocol", "core"]),
     ("tokens", &["protocol", "core"]),
+    ("samples", &[]),
     ("engine", &["protocol", "core", "emitter"]),
     ("app", &["protocol", "core", "emitter", "knowledge", "assistant", "execute", "engine"]),
     ("administration", &["protocol", "core", "assistant", "execute", "app"]),
@@ -50,7 +51,7 @@ const MAY_KNOW: [(&str, &[&str]); 26] = [
         ],
     ),
     // The dialect `agn003` composes requests by the rules of the strict contract.
-    ("models", &["protocol", "core", "execute", "tokens"]),
+    ("models", &["protocol", "core", "execute", "samples", "tokens"]),
     ("tools", &["protocol", "core", "knowledge", "assistant"]),
     ("telemetry", &["protocol", "core"]),
     ("configuration", &["core", "assistant", "execute", "administration", "models", "tools"]),
@@ -85,8 +86,8 @@ const MAY_KNOW: [(&str, &[&str]); 26] = [
 ];
 
 /// The crates of rules: plain data and functions.
-const PURE: [&str; 9] =
-    ["protocol", "summary", "core", "emitter", "knowledge", "assistant", "execute", "messages", "tokens"];
+const PURE: [&str; 10] =
+    ["protocol", "summary", "core", "emitter", "knowledge", "assistant", "execute", "messages", "samples", "tokens"];
 
 /// Tests that need a crate beside theirs: turns are stored in a real store, every store passes the same contract tests,
 /// and decoded model events are checked as the events that they become.

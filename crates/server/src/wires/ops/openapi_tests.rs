@@ -163,7 +163,12 @@ fn the_requests_of_the_readme_are_read_by_the_server() {
     for body in bodies {
         let value: Value = serde_json::from_str(body).unwrap();
         // What is said to an assistant or in a session is a body of another door.
-        let other = [("message", "Respond"), ("Instruction", "AgentUserTurn"), ("Mode", "NewAgentSession")];
+        let other = [
+            ("message", "Respond"),
+            ("Instruction", "AgentUserTurn"),
+            ("Mode", "NewAgentSession"),
+            ("messages", "CreateMessage"),
+        ];
         if let Some((_, schema)) = other.iter().find(|(field, _)| value.get(field).is_some()) {
             assert_valid(schema, &value);
             continue;
