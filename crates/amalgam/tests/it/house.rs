@@ -17,7 +17,7 @@ pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// What each crate may build on. Rules on one side, implementations on the other, joined in the binary; a new crate
 /// needs a line here.
-const MAY_KNOW: [(&str, &[&str]); 27] = [
+const MAY_KNOW: [(&str, &[&str]); 28] = [
     ("protocol", &[]),
     ("logs", &[]),
     ("summary", &["protocol"]),
@@ -29,6 +29,7 @@ const MAY_KNOW: [(&str, &[&str]); 27] = [
     ("chat-completions", &["protocol", "core"]),
     ("messages", &["protocol", "core"]),
     ("tokens", &["protocol", "core"]),
+    ("samples", &[]),
     ("engine", &["protocol", "core", "emitter"]),
     ("app", &["protocol", "core", "emitter", "knowledge", "assistant", "execute", "chat-completions", "engine"]),
     ("administration", &["protocol", "core", "tokens", "assistant", "execute", "app"]),
@@ -52,7 +53,7 @@ const MAY_KNOW: [(&str, &[&str]); 27] = [
         ],
     ),
     // The dialect `agn003` composes requests by the rules of the strict contract.
-    ("models", &["protocol", "core", "execute", "tokens"]),
+    ("models", &["protocol", "core", "execute", "samples", "tokens"]),
     ("tools", &["protocol", "core", "knowledge", "assistant"]),
     ("telemetry", &["protocol", "core"]),
     ("configuration", &["core", "assistant", "execute", "administration", "models", "tools"]),
@@ -87,7 +88,7 @@ const MAY_KNOW: [(&str, &[&str]); 27] = [
 ];
 
 /// The crates of rules: plain data and functions.
-const PURE: [&str; 10] = [
+const PURE: [&str; 11] = [
     "protocol",
     "summary",
     "core",
@@ -97,6 +98,7 @@ const PURE: [&str; 10] = [
     "execute",
     "chat-completions",
     "messages",
+    "samples",
     "tokens",
 ];
 

@@ -167,6 +167,8 @@ fn the_requests_of_the_readme_are_read_by_the_server() {
             ("message", "Respond"),
             ("Instruction", "AgentUserTurn"),
             ("Mode", "NewAgentSession"),
+            // A message has to bound its answer.
+            ("max_tokens", "CreateMessage"),
             ("messages", "CreateChatCompletion"),
         ];
         if let Some((_, schema)) = other.iter().find(|(field, _)| value.get(field).is_some()) {

@@ -13,7 +13,7 @@ const READ_CHARACTERS: usize = 4_000;
 
 /// A parsed message. A hint that was used for one field is not offered to the next.
 #[derive(Debug, Default)]
-pub(super) struct Hints {
+pub struct Hints {
     text: String,
     /// The message in lower case, with every punctuation character replaced by a space.
     plain: String,
@@ -25,14 +25,15 @@ pub(super) struct Hints {
 
 /// How many hints were used; saved before an attempt that may fail.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct HintPositions {
+pub(crate) struct HintPositions {
     quoted: usize,
     names: usize,
     numbers: usize,
 }
 
 impl Hints {
-    pub(super) fn new(text: &str) -> Self {
+    /// Reads a message, up to a bound.
+    pub fn new(text: &str) -> Self {
         let text = text.char_indices().nth(READ_CHARACTERS).and_then(|(end, _)| text.get(..end)).unwrap_or(text);
         let words: Vec<&str> = text.split_whitespace().collect();
         Self {
@@ -46,23 +47,23 @@ impl Hints {
     }
 
     /// The present positions in the lists.
-    pub(super) fn used(&self) -> HintPositions {
+    pub(crate) fn used(&self) -> HintPositions {
         self.used.get()
     }
 
     /// Restores the positions after a failed attempt.
-    pub(super) fn restore(&self, used: HintPositions) {
+    pub(crate) fn restore(&self, used: HintPositions) {
         self.used.set(used);
     }
 
     /// Whether the message contains this word or phrase.
-    pub(super) fn says(&self, phrase: &str) -> bool {
+    pub fn says(&self, phrase: &str) -> bool {
         let phrase = plain(phrase);
         !phrase.trim().is_empty() && self.plain.contains(&phrase)
     }
 
     /// The value that the message assigns to a field: `city: Oslo`, `city=Oslo`, `city is "New York"`.
-    pub(super) fn named(&self, field: &str) -> Option<String> {
+    pub(crate) fn named(&self, field: &str) -> Option<String> {
         if field.is_empty() {
             return None;
         }
@@ -88,7 +89,7 @@ impl Hints {
     }
 
     /// A text for this field.
-    pub(super) fn string(&self, field: &str) -> Option<String> {
+    pub(crate) fn string(&self, field: &str) -> Option<String> {
         if let Some(value) = self.named(field) {
             return Some(value);
         }
@@ -108,7 +109,7 @@ impl Hints {
     }
 
     /// A number for this field that `fits`.
-    pub(super) fn number(&self, field: &str, fits: impl Fn(f64) -> bool) -> Option<f64> {
+    pub(crate) fn number(&self, field: &str, fits: impl Fn(f64) -> bool) -> Option<f64> {
         if let Some(value) = self.named(field).and_then(|value| number(&value)).filter(|value| fits(*value)) {
             return Some(value);
         }
@@ -122,7 +123,7 @@ impl Hints {
     }
 
     /// A yes or no for this field.
-    pub(super) fn boolean(&self, field: &str) -> Option<bool> {
+    pub(crate) fn boolean(&self, field: &str) -> Option<bool> {
         match self.named(field)?.to_lowercase().as_str() {
             "true" | "yes" | "on" | "1" => Some(true),
             "false" | "no" | "off" | "0" => Some(false),
@@ -131,7 +132,7 @@ impl Hints {
     }
 
     /// Text for a tool that takes any: the quoted words, otherwise the whole message.
-    pub(super) fn free_text(&self) -> String {
+    pub fn free_text(&self) -> String {
         self.quoted.first().unwrap_or(&self.text).clone()
     }
 }
