@@ -61,7 +61,7 @@ pub use ports::{BoxFuture, Clock, Fetch, FetchedFile, Seal};
 pub use private_fields::ModelCallId;
 pub use raw_answer::RawAnswer;
 pub use retrieval::{ComparisonOperator, Condition, Embedder, Retrieval, RetrievalQuery, RetrievalResult};
-pub use scope::{Admin, Operator, Rights, Scope, TenantState};
+pub use scope::{Admin, ClientTerms, Operator, Rights, Scope, TenantState};
 pub use session::{ServerCall, SessionTurn, TurnEnd, answer_text};
 pub use store::{Store, StoreError};
 pub use stored_response::{array_of, error_frame, no_items};

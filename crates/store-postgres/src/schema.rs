@@ -33,7 +33,8 @@ pub(super) const MIGRATIONS: &[Migration] = migrations!(
     "V013__webhooks",
     "V014__limits",
     "V015__spans",
-    "V016__console"
+    "V016__console",
+    "V017__client_messages"
 );
 
 /// The oldest server that is supported, as the server writes its version.

@@ -35,7 +35,8 @@ pub(super) const MIGRATIONS: &[Migration] = migrations!(
     "V016__limits",
     "V017__spans",
     "V018__cheaper_turns",
-    "V019__console"
+    "V019__console",
+    "V020__client_messages"
 );
 
 const CREATE_LIST: &str = "CREATE TABLE IF NOT EXISTS migrations (

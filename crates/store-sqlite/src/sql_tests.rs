@@ -26,6 +26,7 @@ const SCOPED: &[&str] = &[
     "session_queue",
     "messages",
     "message_metadata",
+    "client_messages",
     "courses",
     "course_words",
     "agent_sessions",

@@ -30,6 +30,7 @@ pub(crate) fn words(turn: &Turn, content: &str) -> NewUserMessage {
         content: content.into(),
         metadata: Vec::new(),
         history_messages: 100,
+        starts_session: false,
         now_ms: NOW,
     }
 }
