@@ -15,8 +15,10 @@ describe('the widget', () => {
   /** A page whose widget talks to the scripted model. */
   async function storyteller(visitor: Visitor): Promise<void> {
     await visitor.open('/');
-    await visitor.page.locator('amalgam-assistant').evaluate((element) => element.setAttribute('agent', 'storyteller'));
-    await visitor.page.getByRole('button', { name: 'Open the assistant' }).click();
+    await visitor.page.locator('amalgam-assistant').evaluate((element) => {
+      element.setAttribute('agent', 'storyteller');
+      element.setAttribute('open', '');
+    });
   }
 
   async function end(visitor: Visitor): Promise<void> {
@@ -45,6 +47,8 @@ describe('the widget', () => {
     const seen = await page.evaluate(() => (window as unknown as { seen: { role: string; tool_results?: { name: string }[] }[] }).seen);
     expect(seen.map(({ role, tool_results: results }) => [role, results?.[0]?.name])).toEqual([['user', undefined], ['assistant', 'get_course_recommendation']]);
     await visitor.look('recommendations');
+    await cards.first().scrollIntoViewIfNeeded();
+    await visitor.look('cards');
     await page.getByRole('button', { name: 'Show more courses' }).click();
     await expect.poll(() => cards.count()).toBe(10);
     expect(await page.getByRole('button', { name: 'Show more courses' }).count()).toBe(0);
@@ -119,8 +123,14 @@ describe('the widget', () => {
     await visitor.say('another slow story');
     await visitor.log.getByText('Once upon a time').waitFor();
     const asked = world.model.requests;
-    // The page sets the agent from the beginning this time.
-    await page.addInitScript(() => document.addEventListener('DOMContentLoaded', () => document.querySelector('amalgam-assistant')?.setAttribute('agent', 'storyteller')));
+    // The page sets the attributes from the beginning this time.
+    await page.addInitScript(() =>
+      document.addEventListener('DOMContentLoaded', () => {
+        const element = document.querySelector('amalgam-assistant');
+        element?.setAttribute('agent', 'storyteller');
+        element?.setAttribute('open', '');
+      }),
+    );
     await page.reload();
     await visitor.log.getByText('Once upon a time').waitFor();
     world.model.release();
@@ -212,7 +222,7 @@ describe('the widget', () => {
     await visitor.log.getByText('You have used all your messages for today.').waitFor();
     await visitor.look('budget');
     await visitor.page.route('**/client-secret', (route) => route.fulfill({ status: 502 }));
-    await visitor.page.reload();
+    await storyteller(visitor);
     await visitor.say('three');
     await visitor.log.getByText('Please sign in again.').waitFor();
     await end(visitor);
@@ -247,7 +257,9 @@ describe('the widget', () => {
     expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(360);
     await visitor.look('telephone');
     const colour = await page.locator('amalgam-assistant').evaluate((element) => {
-      (element as HTMLElement).style.setProperty('--amalgam-accent', 'rgb(0, 90, 60)');
+      const { style } = element as HTMLElement;
+      style.setProperty('--amalgam-accent', 'rgb(0, 90, 60)');
+      style.setProperty('--amalgam-accent-text', 'white');
       const user = element.shadowRoot?.querySelector('.user');
       return user ? getComputedStyle(user).backgroundColor : '';
     });
