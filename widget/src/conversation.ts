@@ -9,6 +9,9 @@ import type { AnswerView, View } from './view';
 /** How often a request is sent again by itself, and how long it waits before, in milliseconds. */
 const WAITS = [500, 1500, 4000];
 
+/** How old a pending message may be to be continued after a reload, in milliseconds. */
+const MAX_AGE = 600_000;
+
 /** What the page hears. */
 export interface Report {
   message: (detail: Record<string, unknown>) => void;
@@ -45,6 +48,7 @@ export class Conversation {
 
   /** Shows what was said before a reload, and resumes an answer that was pending. */
   async resume(): Promise<void> {
+    if (Date.now() - (this.memory.value.pending?.at ?? 0) > MAX_AGE) this.memory.set({ pending: null });
     const { sessionId, pending } = this.memory.value;
     let newest: Record<string, unknown> | null = null;
     if (sessionId !== null) {
@@ -58,8 +62,8 @@ export class Conversation {
       newest = messages[0] ?? null;
     }
     if (!pending || !this.memory.value.pending) return;
-    if (newest?.role !== 'user' || newest.message !== pending.message) this.view.user(pending.message);
-    await this.follow(pending);
+    const asked = newest?.role !== 'user' || newest.message !== pending.message ? this.view.user(pending.message) : null;
+    await this.follow(pending, asked);
   }
 
   /** Shows an earlier page of the thread. */
@@ -91,7 +95,7 @@ export class Conversation {
     this.view.forgetProblems();
     this.view.user(message);
     this.report.message({ role: 'user', message });
-    const pending: Pending = { key: newKey(), message, newSession: this.memory.value.fresh, responseId: null };
+    const pending: Pending = { key: newKey(), message, newSession: this.memory.value.fresh, responseId: null, at: Date.now() };
     this.memory.set({ pending });
     await this.follow(pending);
   }
@@ -115,7 +119,7 @@ export class Conversation {
     this.view.clear();
   }
 
-  private async follow(pending: Pending): Promise<void> {
+  private async follow(pending: Pending, asked: HTMLElement | null = null): Promise<void> {
     const turn: Turn = { pending, controller: new AbortController(), stopped: false, text: '', results: [] };
     this.turn = turn;
     const { texts } = this.about();
@@ -128,6 +132,13 @@ export class Conversation {
     } catch (error) {
       if (turn.stopped) await this.cancelled(turn, answer);
       else if (this.turn !== turn) answer.remove();
+      else if (error instanceof ApiError && error.status === 404 && pending.responseId) {
+        // It is of another user of this browser tab, or not stored any more.
+        answer.remove();
+        asked?.remove();
+        this.view.greet();
+        this.memory.set({ pending: null });
+      }
       else this.notAnswered(turn, error, answer);
     } finally {
       if (this.turn === turn) {

@@ -5,6 +5,8 @@ export interface Pending {
   message: string;
   newSession: boolean;
   responseId: string | null;
+  /** When it was sent, in milliseconds since 1970. */
+  at: number;
 }
 
 export interface Remembered {

@@ -138,6 +138,11 @@ export class View {
     this.greeting.hidden = false;
   }
 
+  /** Shows the greeting if there is no message. */
+  greet(): void {
+    this.greeting.hidden = this.log.querySelectorAll('.message').length > 1;
+  }
+
   /** A message of the user; before all others for earlier ones. */
   user(message: string, place: 'end' | 'start' = 'end'): HTMLElement {
     return this.add(element('div', { class: 'message user', dir: 'auto' }, element('span', { class: 'hidden' }, `${this.texts.you}: `), message), place);

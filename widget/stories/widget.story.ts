@@ -143,6 +143,24 @@ describe('the widget', () => {
     await end(visitor);
   });
 
+  test('what another user of the same tab said is not shown', async () => {
+    const visitor = await world.visitor(product);
+    const { page } = visitor;
+    visitor.expected.push(/404 \(Not Found\)/);
+    await page.addInitScript(([server]) => {
+      const pending = { key: 'k', message: 'a secret of another user', newSession: false, responseId: 'resp_AM-1760000000000-aaaaaaaaaaaaaaaaaaaaaaaa', at: Date.now() };
+      sessionStorage.setItem(`amalgam-assistant ${server} storyteller`, JSON.stringify({ sessionId: 999, pending, open: true, fresh: false }));
+    }, [world.url]);
+    const asked = page.waitForResponse(/messages/);
+    await storyteller(visitor);
+    expect((await asked).status()).toBe(404);
+    await page.getByText('Hello! How can I help?').waitFor();
+    expect(await page.getByText('a secret of another user').count()).toBe(0);
+    await visitor.say('hello');
+    await visitor.log.getByText('You said hello.').waitFor();
+    await end(visitor);
+  });
+
   test('a new conversation begins a new session', async () => {
     const visitor = await world.visitor(product);
     const { page } = visitor;
