@@ -64,7 +64,7 @@ pub use retrieval::{
     ComparisonOperator, Condition, EmbeddedTexts, Embedder, EmbeddingRequest, EmbeddingResult, EmbeddingUpstreams,
     Retrieval, RetrievalQuery, RetrievalResult,
 };
-pub use scope::{Admin, Operator, Rights, Scope, TenantState};
+pub use scope::{Admin, ClientTerms, Operator, Rights, Scope, TenantState};
 pub use session::{ServerCall, SessionTurn, TurnEnd, answer_text};
 pub use store::{Store, StoreError};
 pub use stored_response::{array_of, error_frame, no_items};

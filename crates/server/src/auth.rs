@@ -7,6 +7,7 @@
 mod attempts;
 pub(crate) mod browser;
 mod cache;
+pub(crate) mod client_secrets;
 mod identity;
 mod jwks;
 mod jwt;
@@ -19,6 +20,7 @@ use amalgam_administration::{
     console::session_hash,
     keys::{ConfiguredKey, KEY_PREFIX, Pepper, configured_key_id},
 };
+use amalgam_assistant::client_secret::ClientSecret;
 use amalgam_core::{
     BoxFuture, Clock, Fault, FaultKind, Operator, Rights, Scope, StoreError,
     store::{ConsoleStore, TenancyStore, TenantRecord},
@@ -104,6 +106,8 @@ struct ConfiguredCallers {
 pub(crate) enum RequiredRight {
     /// The right to use the API.
     Use,
+    /// The right to use the API or to administer, always with a key: to issue browser tokens.
+    Issue,
     /// A right to administer, always with a key.
     Admin,
     /// The right to read what administrators read, always with a key.
@@ -140,6 +144,8 @@ enum Credential<'r> {
     Bearer(&'r str),
     /// The cookie of a browser session.
     Cookie,
+    /// A browser token.
+    ClientSecret(&'r Arc<ClientSecret>),
 }
 
 impl Auth {
@@ -297,10 +303,16 @@ impl Auth {
     ) -> CallerLookup {
         let now = Instant::now();
         let inner = &self.0;
+        let client = match credential {
+            Credential::ClientSecret(secret) => Some(Arc::clone(secret)),
+            Credential::None | Credential::Bearer(_) | Credential::Cookie => None,
+        };
+        // The browsers of many users share the key that issued their tokens, so they do not count as its connections.
+        let peer = request.extensions().get::<Peer>();
+        let connection = peer.filter(|_| client.is_none()).map(|peer| &peer.key);
         let (cached, stale) = match inner.cache.get(&hash, now) {
             CacheEntry::Valid(identity) => {
-                let connection = request.extensions().get::<Peer>().map(|peer| &peer.key);
-                let scope = inner.authorize(&identity, request.headers(), required_right);
+                let scope = inner.authorize(&identity, request.headers(), required_right, client.as_deref());
                 return CallerLookup::Done(scope.and_then(|scope| inner.count(connection, &hash).map(|()| scope)));
             }
             CacheEntry::Bad => return CallerLookup::Done(Err(unknown())),
@@ -312,19 +324,19 @@ impl Auth {
             (_, Credential::Cookie) => Source::Session,
             (Some((tenant_id, rights)), _) => Source::Configured { tenant_id: *tenant_id, rights: *rights },
             (None, Credential::Bearer(key)) if key.starts_with(KEY_PREFIX) => Source::Stored,
+            (None, Credential::ClientSecret(_)) => Source::Stored,
             (None, Credential::Bearer(token)) if inner.jwt.is_some() && jwt::is_token(token) => {
                 Source::Token((*token).into())
             }
             (None, _) => return CallerLookup::Done(Err(unknown())),
         };
-        let peer = request.extensions().get::<Peer>();
         let address = peer.map(|peer| inner.proxies.client(peer.address.ip(), request.headers()));
         let lookup = Lookup { hash, source, address, started_at: now, cached, stale };
         let (inner, headers) = (Arc::clone(inner), request.headers().clone());
-        let connection = peer.map(|peer| peer.key.clone());
+        let connection = connection.cloned();
         CallerLookup::Pending(Box::pin(async move {
             let identity = inner.authenticate(lookup).await?;
-            let scope = inner.authorize(&identity, &headers, required_right)?;
+            let scope = inner.authorize(&identity, &headers, required_right, client.as_deref())?;
             inner.count(connection.as_ref(), &hash).map(|()| scope)
         }))
     }
@@ -444,6 +456,7 @@ impl Inner {
         identity: &Identity,
         headers: &HeaderMap,
         required_right: RequiredRight,
+        client: Option<&ClientSecret>,
     ) -> Result<Scope, Fault> {
         if identity.expires_at_ms.is_some() && identity.is_over(self.clock.now_ms()) {
             return Err(unknown());
@@ -451,6 +464,7 @@ impl Inner {
         let rights = identity.rights();
         let allowed = match required_right {
             RequiredRight::Use => rights.contains(Rights::USE),
+            RequiredRight::Issue => [Rights::USE, Rights::ADMIN].iter().any(|right| rights.contains(*right)),
             RequiredRight::Admin => rights.contains(Rights::ADMIN) || rights.contains(Rights::OPERATOR),
             RequiredRight::View => {
                 [Rights::VIEW, Rights::ADMIN, Rights::OPERATOR].iter().any(|right| rights.contains(*right))
@@ -461,6 +475,9 @@ impl Inner {
         };
         if !allowed {
             return Err(Fault::new(FaultKind::Forbidden, "Your API key does not have the right to do this."));
+        }
+        if let Some(client) = client {
+            return identity.scope_of_client(headers, client);
         }
         let scope = identity.scope(headers)?;
         Ok(if required_right == RequiredRight::View { scope.reading() } else { scope })

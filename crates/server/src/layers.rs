@@ -11,6 +11,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use amalgam_assistant::client_secret::ClientSecret;
 use amalgam_core::{BoxFuture, Fault, IdKind, Ids, RequestContext, Scope, TraceContext};
 use axum::{Router, body::Body, extract::Request, response::Response, routing::future::RouteFuture};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
@@ -19,7 +20,7 @@ use tower::Service;
 
 use crate::{
     app::{App, CurrentApp},
-    auth::{CallerLookup, RequiredRight, browser::is_safe},
+    auth::{CallerLookup, RequiredRight, browser::is_safe, client_secrets},
     body,
     origins::Page,
     rate_limits,
@@ -64,6 +65,14 @@ impl AuthenticatedRouter {
             || is_metrics && (self.wires == WireSet::Metrics || app.auth.comes_from_this_machine(request))
     }
 
+    /// The caller's scope, from its browser token or another credential.
+    fn admit(&self, app: &App, request: &Request, client: Option<&Arc<ClientSecret>>, page: &Page) -> CallerLookup {
+        match client {
+            Some(secret) => app.auth.admit_client(request, secret),
+            None => app.auth.admit(request, self.required_right(request.uri().path(), request.method()), page),
+        }
+    }
+
     fn required_right(&self, path: &str, method: &Method) -> RequiredRight {
         if path == wires::METRICS {
             return RequiredRight::Metrics;
@@ -71,6 +80,7 @@ impl AuthenticatedRouter {
         match self.wires != WireSet::WithoutAdministration && wires::is_administration(path) {
             true if is_safe(method) || wires::is_own_session(path) => RequiredRight::View,
             true => RequiredRight::Admin,
+            false if wires::issues_client_secrets(path) => RequiredRight::Issue,
             false => RequiredRight::Use,
         }
     }
@@ -101,7 +111,14 @@ impl Service<Request<Body>> for AuthenticatedRouter {
         let mut open = OpenRequest::new(&app.log, &request, Arc::new(context));
         let path = request.uri().path();
         let is_public = self.is_public(&app, &request);
-        let page = match expect_host(&request).and_then(|()| app.origins.check(&request, is_public)) {
+        let client = client_secrets::presented(&*app.seal, request.headers());
+        let page = || match &client {
+            _ if wires::is_embeddable(path) => Ok(Page::Own),
+            Some(secret) => client_secrets::page_of(secret, request.headers()),
+            // A preflight request carries no token; the request itself is checked by its token.
+            None => app.origins.check(&request, is_public).or_else(|fault| Page::asking(&request).ok_or(fault)),
+        };
+        let page = match expect_host(&request).and_then(|()| page()) {
             Ok(page) => page,
             Err(fault) => {
                 let step = self.refuse(&request, &open, fault);
@@ -111,7 +128,7 @@ impl Service<Request<Body>> for AuthenticatedRouter {
         let step = match (page.preflight(&request), is_public) {
             (Some(response), _) => Step::Refused(Some(response)),
             (None, true) => Step::Routed(self.router.call(request)),
-            (None, false) => match app.auth.admit(&request, self.required_right(path, request.method()), &page) {
+            (None, false) => match self.admit(&app, &request, client.as_ref(), &page) {
                 CallerLookup::Done(scope) => self.route(request, &mut open, scope),
                 CallerLookup::Pending(lookup) => Step::Authenticating(Box::new(PendingAuthentication {
                     lookup,

@@ -259,6 +259,10 @@ impl ResponseStore for Nothing {
         gives(None)
     }
 
+    fn end_response<'a>(&'a self, _: &'a Scope, _: &'a str, _: u64) -> Stored<'a, Option<StoredResponse>> {
+        gives(None)
+    }
+
     fn events<'a>(&'a self, _: &'a Scope, _: &'a str, _: Option<u64>, _: usize) -> Stored<'a, Option<EventTail>> {
         gives(None)
     }

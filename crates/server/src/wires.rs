@@ -39,7 +39,7 @@ use crate::{
     metrics::ExpositionFormat,
 };
 use assistant::AssistantError;
-pub(crate) use assistant::Checks;
+pub(crate) use assistant::{Checks, issues_client_secrets, takes_client_secrets};
 pub(crate) use error::WireError;
 use execute::ExecuteError;
 use messages::MessagesError;
@@ -119,6 +119,8 @@ pub static ROUTES: &[RouteInfo] = &[
     RouteInfo::guarded(Method::POST, "/v1/webhook_endpoints/{id}/deliveries/{delivery_id}/resend"),
     RouteInfo::guarded(Method::POST, "/api/v2/ai-agent/respond/"),
     RouteInfo::guarded(Method::GET, "/api/v2/ai-agent/respond/{response_id}/"),
+    RouteInfo::guarded(Method::POST, "/api/v2/ai-agent/respond/{response_id}/cancel/"),
+    RouteInfo::guarded(Method::POST, "/api/v2/ai-agent/client-secrets/"),
     RouteInfo::guarded(Method::GET, "/api/v2/ai-agent/health/"),
     RouteInfo::guarded(Method::GET, "/api/v2/ai-agent/sessions/"),
     RouteInfo::guarded(Method::GET, "/api/v2/ai-agent/sessions/{session_id}/messages/"),
@@ -232,6 +234,8 @@ pub static ROUTES: &[RouteInfo] = &[
     RouteInfo::public(Method::GET, "/docs"),
     RouteInfo::public(Method::GET, "/docs/"),
     RouteInfo::public(Method::GET, "/docs/{*page}"),
+    RouteInfo::public(Method::GET, site::WIDGET),
+    RouteInfo::public(Method::GET, site::WIDGET_ABOUT),
     RouteInfo::public(Method::GET, "/console"),
     RouteInfo::public(Method::GET, "/console/"),
     RouteInfo::public(Method::GET, "/console/{*page}"),
@@ -295,6 +299,11 @@ pub(crate) fn is_administration(path: &str) -> bool {
 /// Whether a path is about the caller's own session: every caller that can read may open and end one.
 pub(crate) fn is_own_session(path: &str) -> bool {
     [admin::CONSOLE_SESSIONS, admin::OWN_CONSOLE_SESSION].contains(&path)
+}
+
+/// Whether pages of every origin may load a path: the widget, which holds no data.
+pub(crate) fn is_embeddable(path: &str) -> bool {
+    [site::WIDGET, site::WIDGET_ABOUT].contains(&path)
 }
 
 pub(crate) fn is_public(path: &str) -> bool {

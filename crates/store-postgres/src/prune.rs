@@ -71,7 +71,7 @@ statements! {
     OperatorSql RESET_RUNTIME = "
         TRUNCATE responses, items, turns, usage_hours, stream_events, transcripts, tool_runs, approvals, idempotency, conversations,
             conversation_items, session_queue, message_metadata, messages, sessions, agent_sessions, agent_steps,
-            mode_changes, files, file_contents, webhook_deliveries";
+            mode_changes, files, file_contents, webhook_deliveries, client_messages";
     /// What turns of these tenants have written.
     OperatorSql RESET_RUNTIME_OF = "
         WITH
@@ -93,13 +93,14 @@ statements! {
             of_mode_changes AS (DELETE FROM mode_changes WHERE tenant_id = ANY ($1)),
             of_agent_steps AS (DELETE FROM agent_steps WHERE tenant_id = ANY ($1)),
             of_agent_sessions AS (DELETE FROM agent_sessions WHERE tenant_id = ANY ($1)),
+            of_client_messages AS (DELETE FROM client_messages WHERE tenant_id = ANY ($1)),
             of_webhook_deliveries AS (DELETE FROM webhook_deliveries WHERE tenant_id = ANY ($1)),
             of_file_contents AS (DELETE FROM file_contents WHERE tenant_id = ANY ($1))
         DELETE FROM files WHERE tenant_id = ANY ($1)";
     OperatorSql RESET_ASSISTANTS = "
         TRUNCATE responses, items, turns, usage_hours, stream_events, transcripts, tool_runs, approvals, idempotency, conversations,
             conversation_items, session_queue, message_metadata, messages, sessions, agent_sessions, agent_steps,
-            mode_changes, files, file_contents, webhook_deliveries, agent_tools, agent_configs, agent_profiles, profile_versions";
+            mode_changes, files, file_contents, webhook_deliveries, client_messages, agent_tools, agent_configs, agent_profiles, profile_versions";
     /// What the assistants of these tenants are made of.
     OperatorSql RESET_ASSISTANTS_OF = "
         WITH
@@ -112,7 +113,7 @@ statements! {
             conversation_items, session_queue, message_metadata, messages, sessions, agent_sessions, agent_steps,
             mode_changes, files, file_contents, agent_tools, agent_configs, agent_profiles, profile_versions, agent_modes,
             courses, learner_courses, knowledge_collections, knowledge_documents, knowledge_chunks, knowledge_embeddings, knowledge_words,
-            webhook_deliveries, webhook_endpoints, limits, limit_holds, model_prices, api_keys, tenants, memory,
+            webhook_deliveries, client_messages, webhook_endpoints, limits, limit_holds, model_prices, api_keys, tenants, memory,
             console_sessions, console_links";
 }
 

@@ -2,7 +2,7 @@
 use std::collections::HashMap;
 
 use amalgam_core::{
-    RawAnswer, Scope, Stem,
+    RawAnswer, Scope, Stem, StoreError,
     store::{
         CancelOutcome, ChainPosition, EventChunk, EventTail, ItemsOf, Lineage, ResponseStore, Stored, StoredResponse,
     },
@@ -64,7 +64,7 @@ statements! {
         WITH cancelled AS (
             UPDATE responses SET status = 'cancelled', ended_at = $5, process = NULL, request = NULL, mark = 0
             WHERE tenant_id = $1 AND user_id = $2 AND stem = $3 AND id = $4
-                AND background AND status IN ('queued', 'in_progress')
+                AND (background OR $6) AND status IN ('queued', 'in_progress')
             RETURNING id
         )
         SELECT pg_notify('amalgam_changed', id) FROM cancelled";
@@ -168,18 +168,22 @@ impl ResponseStore for Postgres {
 
     fn cancel_response<'a>(&'a self, scope: &'a Scope, id: &'a str, now_ms: u64) -> Stored<'a, Option<CancelOutcome>> {
         Box::pin(async move {
-            let Some(stem) = Stem::of(id) else { return Ok(None) };
-            let found = self.pool.repeatably(move |mut connection: Lease| async move {
-                connection.begin().await?;
-                let cancelled = cancel(&connection, scope, stem, id, now_ms).await;
-                connection.end(cancelled).await
-            });
-            let Some(response) = found.await? else { return Ok(None) };
+            let Some(response) = self.cancel(scope, id, now_ms, Cancellable::Background).await? else {
+                return Ok(None);
+            };
             if !response.background {
                 return Ok(Some(CancelOutcome::Foreground));
             }
             self.notifications.notify([id]);
             Ok(Some(CancelOutcome::Ended(Box::new(response))))
+        })
+    }
+
+    fn end_response<'a>(&'a self, scope: &'a Scope, id: &'a str, now_ms: u64) -> Stored<'a, Option<StoredResponse>> {
+        Box::pin(async move {
+            let ended = self.cancel(scope, id, now_ms, Cancellable::All).await?;
+            self.notifications.notify([id]);
+            Ok(ended)
         })
     }
 
@@ -211,16 +215,43 @@ impl ResponseStore for Postgres {
     }
 }
 
-/// Ends a background response that has not ended; the response. Inside a transaction.
+/// The responses that a cancellation ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cancellable {
+    Background,
+    All,
+}
+
+impl Postgres {
+    async fn cancel(
+        &self,
+        scope: &Scope,
+        id: &str,
+        now_ms: u64,
+        which: Cancellable,
+    ) -> Result<Option<StoredResponse>, StoreError> {
+        let Some(stem) = Stem::of(id) else { return Ok(None) };
+        let cancelled = self.pool.repeatably(move |mut connection: Lease| async move {
+            connection.begin().await?;
+            let cancelled = cancel(&connection, scope, stem, id, now_ms, which).await;
+            connection.end(cancelled).await
+        });
+        cancelled.await
+    }
+}
+
+/// Ends a response that has not ended; the response. Inside a transaction.
 async fn cancel(
     connection: &Connection,
     scope: &Scope,
     stem: Stem,
     id: &str,
     now_ms: u64,
+    which: Cancellable,
 ) -> Result<Option<StoredResponse>, PostgresFailure> {
     let (tenant_id, user, stem) = (scope.tenant_id(), scope.user(), stem.as_str());
-    connection.rows(CANCEL, &[&tenant_id, &user, &stem, &id, &signed(now_ms)]).await?;
+    let all = which == Cancellable::All;
+    connection.rows(CANCEL, &[&tenant_id, &user, &stem, &id, &signed(now_ms), &all]).await?;
     let row = connection.row(RESPONSE, &[&tenant_id, &user, &stem, &id]).await?;
     let response = row.as_ref().map(response_from).transpose()?;
     if let Some(cancelled) =
@@ -232,7 +263,7 @@ async fn cancel(
             connection.execute(COUNT_ENDED, &[&tenant_id, &created_at, &id]).await?;
         }
     }
-    if let Some(ended) = response.as_ref().filter(|response| response.background) {
+    if let Some(ended) = response.as_ref().filter(|response| response.background || all) {
         let error = ended_record(ended.status.status);
         release(connection, scope, id, error.as_ref()).await?;
     }

@@ -35,7 +35,8 @@ pub(super) const MIGRATIONS: &[Migration] = migrations!(
     "V015__spans",
     "V016__console",
     "V017__call_lookup",
-    "V018__learner_courses"
+    "V018__learner_courses",
+    "V019__client_messages"
 );
 
 /// The oldest server that is supported, as the server writes its version.

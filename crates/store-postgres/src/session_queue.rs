@@ -9,7 +9,7 @@ use amalgam_core::{
 };
 use amalgam_store::{
     rows,
-    session_queue::{JoinedEntry, NewEntry, failure_record, message_ids},
+    session_queue::{CLOSE_SESSION, JoinedEntry, NewEntry, failure_record, message_ids},
     sql::Sql,
     statements,
 };
@@ -98,6 +98,10 @@ pub(super) async fn join(
     let NewEntry { profile, process, mark, now_ms } = entry;
     let (tenant_id, user, process) = (scope.tenant_id(), scope.user(), rows::process_bytes(*process));
     let process = &process[..];
+    if message.is_some_and(|message| message.starts_session) {
+        let params: [Param<'_>; 6] = [&tenant_id, &user, profile, mark, &false, &true];
+        connection.execute(CLOSE_SESSION, &params).await?;
+    }
     let params: [Param<'_>; 5] = [&tenant_id, &user, profile, &process, mark];
     let (row, is_new_session) = match connection.row(JOIN, &params).await? {
         Some(row) => (row, false),

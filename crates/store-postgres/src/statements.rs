@@ -187,6 +187,9 @@ statements! { SqlStatements:
     TenantSql message_metadata = "
         SELECT message_id, kind, value FROM message_metadata
         WHERE tenant_id = $1 AND message_id = ANY ($2) ORDER BY message_id, number";
+    TenantSql message_tool_calls = "
+        SELECT message_id, kind, value FROM message_metadata
+        WHERE tenant_id = $1 AND message_id = ANY ($2) AND kind = 'tool_call' ORDER BY message_id, number";
     OperatorSql hold_limit = "
         SELECT kind, tenant_id, id, generation, updated_at, requests_per_minute, tokens_per_minute, max_in_flight,
             budget_amount, budget_unit, budget_period, models, tools, minute, requests, tokens, tokens_reserved, in_flight,

@@ -124,10 +124,10 @@ macro_rules! reset {
 }
 
 /// What turns and callers have written.
-const RUNTIME: [(OperatorSql, OperatorSql); 21] = reset!(
+const RUNTIME: [(OperatorSql, OperatorSql); 22] = reset!(
     "responses" "items" "turns" "usage_hours" "stream_events" "transcripts" "tool_runs" "approvals" "idempotency" "conversations"
     "conversation_items" "session_queue" "message_metadata" "messages" "sessions" "mode_changes" "agent_steps"
-    "agent_sessions" "file_contents" "files" "webhook_deliveries"
+    "agent_sessions" "file_contents" "files" "webhook_deliveries" "client_messages"
 );
 
 /// The definitions of assistants.

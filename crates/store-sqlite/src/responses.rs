@@ -99,7 +99,22 @@ impl ResponseStore for Sqlite {
     fn cancel_response<'a>(&'a self, scope: &'a Scope, id: &'a str, now_ms: u64) -> Stored<'a, Option<CancelOutcome>> {
         let Some(stem) = Stem::of(id) else { return nothing() };
         let (scope, id) = (scope.clone(), id.to_owned());
-        self.write_with(move |transaction| cancel(transaction, &scope, stem, &id, now_ms))
+        self.write_with(move |transaction| {
+            let Some(found) = response(transaction.database, &scope, stem, &id)? else { return Ok(None) };
+            if !found.background {
+                return Ok(Some(CancelOutcome::Foreground));
+            }
+            Ok(end(transaction, &scope, stem, found, now_ms)?.map(|ended| CancelOutcome::Ended(Box::new(ended))))
+        })
+    }
+
+    fn end_response<'a>(&'a self, scope: &'a Scope, id: &'a str, now_ms: u64) -> Stored<'a, Option<StoredResponse>> {
+        let Some(stem) = Stem::of(id) else { return nothing() };
+        let (scope, id) = (scope.clone(), id.to_owned());
+        self.write_with(move |transaction| {
+            let Some(found) = response(transaction.database, &scope, stem, &id)? else { return Ok(None) };
+            end(transaction, &scope, stem, found, now_ms)
+        })
     }
 
     fn events<'a>(
@@ -220,21 +235,18 @@ fn events(
     Ok(Some(EventTail { response, chunks, last }))
 }
 
-fn cancel(
+fn end(
     transaction: &Transaction<'_>,
     scope: &Scope,
     stem: Stem,
-    id: &str,
+    response: StoredResponse,
     now_ms: u64,
-) -> Result<Option<CancelOutcome>, SqliteFailure> {
+) -> Result<Option<StoredResponse>, SqliteFailure> {
     let database = transaction.database;
-    let Some(response) = response(database, scope, stem, id)? else { return Ok(None) };
-    if !response.background {
-        return Ok(Some(CancelOutcome::Foreground));
-    }
     if response.status.status.is_final() {
-        return Ok(Some(CancelOutcome::Ended(Box::new(response))));
+        return Ok(Some(response));
     }
+    let id = response.id.as_str();
     let (status, now, none) = (Status::Cancelled.name(), int(now_ms)?, None::<&str>);
     database
         .user(
@@ -247,7 +259,7 @@ fn cancel(
     turn_list::cancel_queued(database, scope, response.created_at_ms, id, now_ms)?;
     session_queue::release(transaction, scope, id, ended_record(Status::Cancelled).as_ref())?;
     transaction.notify(id);
-    Ok(self::response(database, scope, stem, id)?.map(|response| CancelOutcome::Ended(Box::new(response))))
+    self::response(database, scope, stem, id)
 }
 
 /// Forgets a response: its head at once, its items when nothing builds on them.

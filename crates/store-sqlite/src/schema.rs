@@ -37,7 +37,8 @@ pub(super) const MIGRATIONS: &[Migration] = migrations!(
     "V018__cheaper_turns",
     "V019__console",
     "V020__call_lookup",
-    "V021__learner_courses"
+    "V021__learner_courses",
+    "V022__client_messages"
 );
 
 const CREATE_LIST: &str = "CREATE TABLE IF NOT EXISTS migrations (

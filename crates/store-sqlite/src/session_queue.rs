@@ -9,7 +9,7 @@ use amalgam_core::{
 };
 use amalgam_store::{
     TenantKey, rows,
-    session_queue::{ADD_METADATA, JoinedEntry, NewEntry, RELEASE_ENTRY, failure_record, message_ids},
+    session_queue::{ADD_METADATA, CLOSE_SESSION, JoinedEntry, NewEntry, RELEASE_ENTRY, failure_record, message_ids},
     statements,
 };
 
@@ -56,6 +56,9 @@ pub(super) fn join(
     message: Option<&NewUserMessage>,
 ) -> Result<JoinedEntry, SqliteFailure> {
     let NewEntry { profile, process, mark, now_ms } = entry;
+    if message.is_some_and(|message| message.starts_session) {
+        database.user(scope, CLOSE_SESSION, &[profile, mark, &false, &true])?.run()?;
+    }
     let active = database.user(scope, ACTIVE_SESSION, &[profile])?.first(|row| Ok(row.get::<_, i64>(0)?))?;
     let (session_id, is_first) = match active {
         Some(id) => (id, !database.user(scope, FIRST_ENTRY, &[&id])?.exists()?),

@@ -26,6 +26,7 @@ const SCOPED: &[&str] = &[
     "session_queue",
     "messages",
     "message_metadata",
+    "client_messages",
     "courses",
     "learner_courses",
     "course_words",

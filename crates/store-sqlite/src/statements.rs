@@ -177,6 +177,10 @@ statements! { SqlStatements:
         SELECT message_id, kind, metadata.value
         FROM json_each(?2) AS wanted CROSS JOIN message_metadata AS metadata ON message_id = wanted.value
         WHERE tenant_id = ?1";
+    TenantSql message_tool_calls = "
+        SELECT message_id, kind, metadata.value
+        FROM json_each(?2) AS wanted CROSS JOIN message_metadata AS metadata ON message_id = wanted.value
+        WHERE tenant_id = ?1 AND kind = 'tool_call'";
     OperatorSql hold_limit = "
         SELECT kind, tenant_id, id, generation, updated_at, requests_per_minute, tokens_per_minute, max_in_flight,
             budget_amount, budget_unit, budget_period, models, tools, minute, requests, tokens, tokens_reserved, in_flight,

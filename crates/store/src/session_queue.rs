@@ -38,6 +38,11 @@ shared_statements! {
     pub UserSql RELEASE_ENTRY = "
         DELETE FROM session_queue WHERE tenant_id = $1 AND user_id = $2 AND response_id = $3
         RETURNING session_id, number";
+    /// Closes the active session with a profile, unless the entry with this mark has joined a session already: then its join is
+    /// repeated, and the active session may be its own.
+    pub UserSql CLOSE_SESSION = "
+        UPDATE sessions SET active = $5 WHERE tenant_id = $1 AND user_id = $2 AND profile = $3 AND active = $6
+            AND NOT EXISTS (SELECT 1 FROM session_queue WHERE tenant_id = $1 AND user_id = $2 AND mark = $4)";
     /// Adds to a message a record with a kind and a value.
     pub UserSql ADD_METADATA = "INSERT INTO message_metadata (tenant_id, user_id, message_id, kind, value) VALUES ($1, $2, $3, $4, $5)";
 }

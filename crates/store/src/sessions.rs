@@ -31,6 +31,15 @@ shared_statements! {
     UserSql MESSAGE = "
         SELECT id, session_id, role, content, response_id, created_at FROM messages
         WHERE tenant_id = $1 AND user_id = $2 AND id = $3";
+    /// One statement, so that processes count exactly. The clock of another process may be in the next day already: its day
+    /// stays.
+    UserSql COUNT_CLIENT_MESSAGE = "
+        INSERT INTO client_messages AS known (tenant_id, user_id, day, messages) VALUES ($1, $2, $3, 1)
+        ON CONFLICT (tenant_id, user_id) DO UPDATE SET
+            messages = CASE WHEN known.day < excluded.day THEN 1 ELSE known.messages + 1 END,
+            day = CASE WHEN known.day < excluded.day THEN excluded.day ELSE known.day END
+        WHERE known.day < excluded.day OR known.messages < $4
+        RETURNING messages";
     TenantSql SESSIONS_OF_TENANT = "
         SELECT id, user_id, profile, active, messages, created_at, updated_at FROM sessions
         WHERE tenant_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3";
@@ -131,7 +140,9 @@ impl<E: SqlEngine> SessionStore for SqlStore<E> {
                     return Ok(None);
                 }
                 let messages = connection.user(scope, MESSAGES, values![*session_id, *before, *limit]);
-                messages.all(message).await.map(Some)
+                let mut messages = messages.all(message).await?;
+                add_metadata(connection, TenantKey::of_caller(scope), Records::ToolCalls, &mut messages).await?;
+                Ok(Some(messages))
             })
         })
     }
@@ -141,7 +152,7 @@ impl<E: SqlEngine> SessionStore for SqlStore<E> {
             Box::pin(async move {
                 let found = connection.user(scope, MESSAGE, values![*id]).first(message).await?;
                 let mut messages: Vec<MessageRecord> = found.into_iter().collect();
-                add_metadata(connection, TenantKey::of_caller(scope), &mut messages).await?;
+                add_metadata(connection, TenantKey::of_caller(scope), Records::All, &mut messages).await?;
                 Ok(messages.pop())
             })
         })
@@ -167,6 +178,13 @@ impl<E: SqlEngine> SessionStore for SqlStore<E> {
                 }
                 Ok(None)
             })
+        })
+    }
+
+    fn count_client_message<'a>(&'a self, scope: &'a Scope, day: u64, limit: u64) -> Stored<'a, bool> {
+        // A repeated attempt would count twice.
+        self.engine.change(Repeat::Never, (scope.clone(), day, limit), |connection, (scope, day, limit)| {
+            Box::pin(connection.user(scope, COUNT_CLIENT_MESSAGE, values![*day, *limit]).exists())
         })
     }
 
@@ -201,7 +219,7 @@ impl<E: SqlEngine> SessionStore for SqlStore<E> {
                 let Some(session) = found.first(session).await? else { return Ok(None) };
                 let messages = connection.tenant(*tenant, MESSAGES_OF_TENANT, values![*session_id, *before, *limit]);
                 let mut messages = messages.all(message).await?;
-                add_metadata(connection, *tenant, &mut messages).await?;
+                add_metadata(connection, *tenant, Records::All, &mut messages).await?;
                 Ok(Some((session, messages)))
             })
         })
@@ -285,14 +303,26 @@ fn message(row: &dyn SqlRow) -> Result<MessageRecord, StoreError> {
     })
 }
 
+/// The records of messages that are read.
+#[derive(Debug, Clone, Copy)]
+enum Records {
+    All,
+    ToolCalls,
+}
+
 async fn add_metadata<C: SqlConnection>(
     connection: &C,
     tenant: TenantKey,
+    wanted: Records,
     messages: &mut [MessageRecord],
 ) -> Result<(), C::Failure> {
     let ids: Vec<i64> = messages.iter().map(|message| message.id).collect();
+    let statement = match wanted {
+        Records::All => connection.sql().message_metadata,
+        Records::ToolCalls => connection.sql().message_tool_calls,
+    };
     let records = connection
-        .tenant(tenant, connection.sql().message_metadata, values![ids])
+        .tenant(tenant, statement, values![ids])
         .all(|row| Ok((row.get(0)?, MetadataRecord { kind: row.get(1)?, value: row.get(2)? })))
         .await?;
     let mut by_message: HashMap<i64, Vec<MetadataRecord>> = HashMap::new();

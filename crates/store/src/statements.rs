@@ -137,6 +137,8 @@ statement_set! {
         response_of_answer_within: TenantSql,
         /// Message, kind and value of the records of several messages, in order.
         message_metadata: TenantSql,
+        /// The same for the calls of tools.
+        message_tool_calls: TenantSql,
         /// A limit as `limits::LIMIT` reads it, locked against other reservations.
         hold_limit: OperatorSql,
         /// Adds a key, if its tenant exists and its id and hash are free. The hash is the third value.

@@ -126,6 +126,10 @@ impl<E: SqlEngine> ResponseStore for SqlStore<E> {
         self.engine.cancel_response(scope, id, now_ms)
     }
 
+    fn end_response<'a>(&'a self, scope: &'a Scope, id: &'a str, now_ms: u64) -> Stored<'a, Option<StoredResponse>> {
+        self.engine.end_response(scope, id, now_ms)
+    }
+
     fn events<'a>(
         &'a self,
         scope: &'a Scope,

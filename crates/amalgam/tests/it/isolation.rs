@@ -273,7 +273,9 @@ fn path_to(route: &str, owned: &Owned) -> Option<String> {
         path if path.starts_with("/api/agent/sessions/{session_id}") => {
             path.replace("{session_id}", &owned.agent_session).replace("{turn_id}", &owned.turn)
         }
-        path @ "/api/v2/ai-agent/respond/{response_id}/" => path.replace("{response_id}", &owned.answer),
+        path if path.starts_with("/api/v2/ai-agent/respond/{response_id}/") => {
+            path.replace("{response_id}", &owned.answer)
+        }
         path if path.starts_with("/admin/knowledge/{collection}") => {
             path.replace("{collection}", &owned.collection).replace("{*document_id}", "upload:secret.md")
         }
@@ -288,7 +290,9 @@ fn path_to(route: &str, owned: &Owned) -> Option<String> {
 /// A body that would change something; nothing if this test does not know what the route takes.
 fn body_for(method: &Method, route: &str) -> Option<Option<Value>> {
     match (method, route) {
-        (&Method::GET | &Method::DELETE, _) | (&Method::POST, "/v1/responses/{id}/cancel") => Some(None),
+        (&Method::GET | &Method::DELETE, _)
+        | (&Method::POST, "/v1/responses/{id}/cancel")
+        | (&Method::POST, "/api/v2/ai-agent/respond/{response_id}/cancel/") => Some(None),
         (&Method::POST, "/v1/webhook_endpoints/{id}") => Some(Some(json!({"event_types": ["response.completed"]}))),
         (&Method::POST, path) if path.starts_with("/v1/webhook_endpoints/{id}/") => Some(None),
         (&Method::POST, "/admin/sessions/{session_id}/close" | "/admin/upstreams/{name}/check") => Some(None),

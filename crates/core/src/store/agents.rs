@@ -148,6 +148,8 @@ pub struct NewUserMessage {
     pub metadata: Vec<MetadataRecord>,
     /// The most messages of before that are wanted.
     pub history_messages: usize,
+    /// Whether it begins a new session; the active one is closed.
+    pub starts_session: bool,
     /// Milliseconds since 1970.
     pub now_ms: u64,
 }
@@ -312,7 +314,8 @@ pub trait SessionStore: Send + Sync {
     /// The caller's threads, the newest first, behind `after`.
     fn sessions<'a>(&'a self, scope: &'a Scope, after: Option<i64>, limit: usize) -> Stored<'a, Vec<SessionRecord>>;
 
-    /// The messages of one of the caller's threads, the newest first, behind `after`; without what is known about them.
+    /// The messages of one of the caller's threads, the newest first, behind `after`, with the calls of their tools and
+    /// without other records.
     fn messages<'a>(
         &'a self,
         scope: &'a Scope,
@@ -330,6 +333,10 @@ pub trait SessionStore: Send + Sync {
     /// The response of any user of a tenant, whichever door it came through, that has this id of the model's server; the
     /// newest if there are several.
     fn response_of_answer_within<'a>(&'a self, within: Within<'a>, provider_id: &'a str) -> Stored<'a, Option<String>>;
+
+    /// Counts a message that the caller sends with a browser token on a day, in days since 1970. `false`, and nothing is
+    /// counted, if it has sent `limit` messages on that day already.
+    fn count_client_message<'a>(&'a self, scope: &'a Scope, day: u64, limit: u64) -> Stored<'a, bool>;
 
     /// The threads of a tenant, of one user or of all, the newest first, behind `after`.
     fn sessions_within<'a>(

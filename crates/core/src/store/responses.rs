@@ -123,6 +123,10 @@ pub trait ResponseStore: Send + Sync {
     /// [`super::Store::changed`] or because it cannot write any more.
     fn cancel_response<'a>(&'a self, scope: &'a Scope, id: &'a str, now_ms: u64) -> Stored<'a, Option<CancelOutcome>>;
 
+    /// Ends a response that has not ended, in the background or not, without output; none if there is no such response.
+    /// The process that runs it finds out in the same way.
+    fn end_response<'a>(&'a self, scope: &'a Scope, id: &'a str, now_ms: u64) -> Stored<'a, Option<StoredResponse>>;
+
     /// The events after a sequence number (all of them for none), at most about `bytes` of them.
     fn events<'a>(
         &'a self,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use amalgam_administration::keys::{KEY_OWNER, is_user};
+use amalgam_assistant::client_secret::ClientSecret;
 #[cfg(test)]
 use amalgam_core::TenantState;
 use amalgam_core::{
@@ -127,6 +128,16 @@ impl Identity {
         }
     }
 
+    /// The scope of a caller with a browser token that this identity has issued.
+    pub(super) fn scope_of_client(&self, headers: &HeaderMap, client: &ClientSecret) -> Result<Scope, Fault> {
+        let names_another = headers.get_all(USER).iter().any(|user| user.as_bytes() != client.user.as_bytes());
+        let may_issue = self.acts_for == ActsFor::AnyUser || self.scope.user() == client.user;
+        match may_issue && !names_another {
+            true => Ok(of_client(&self.scope, client)),
+            false => Err(Fault::new(FaultKind::Forbidden, "This token belongs to one user.")),
+        }
+    }
+
     #[cfg(test)]
     pub(super) fn for_tests(tenant_id: i64, state: TenantState, rights: Rights) -> Self {
         Self::configured(&tenant_for_tests(tenant_id, state), rights, None)
@@ -148,6 +159,13 @@ fn named(scope: &Scope, user: &str) -> Scope {
     let named =
         Scope::authenticated(scope.tenant_id(), user, scope.state(), scope.rights()).with_key(scope.key_id().cloned());
     if scope.has_credential() { named } else { named.without_credential() }
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is authentication")]
+fn of_client(issuer: &Scope, client: &ClientSecret) -> Scope {
+    Scope::authenticated(issuer.tenant_id(), client.user.as_str(), issuer.state(), Rights::USE)
+        .with_key(issuer.key_id().cloned())
+        .with_client(client.terms.clone())
 }
 
 #[cfg(test)]

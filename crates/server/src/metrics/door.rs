@@ -25,7 +25,8 @@ pub(crate) fn of_path(path: &str) -> Door {
             _ => Door::Other,
         },
         "admin" => Door::Admin,
-        "" | "console" | "docs" | "healthz" | "llms.txt" | "metrics" | "openapi.json" | "readyz" => Door::Operations,
+        "" | "console" | "docs" | "healthz" | "llms.txt" | "metrics" | "openapi.json" | "readyz" | "widget.js"
+        | "widget.json" => Door::Operations,
         _ => Door::Other,
     }
 }

@@ -105,6 +105,10 @@ impl SessionStore for SimStore {
         not_simulated()
     }
 
+    fn count_client_message<'a>(&'a self, _: &'a Scope, _: u64, _: u64) -> Stored<'a, bool> {
+        not_simulated()
+    }
+
     fn sessions_within<'a>(
         &'a self,
         _: Within<'a>,

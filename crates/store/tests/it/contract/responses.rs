@@ -252,6 +252,22 @@ pub(crate) async fn a_foreground_response_cannot_be_cancelled(store: Engine) {
     keep(&store, &anna(), running.ending()).await;
 }
 
+pub(crate) async fn every_response_can_be_ended_once(store: Engine) {
+    let running = Turn::new("hi");
+    keep(&store, &anna(), running.beginning(running.begin())).await;
+    assert_eq!(store.end_response(&scope(1, "bert"), &running.id, NOW).await.unwrap(), None);
+    assert_eq!(store.end_response(&scope(2, "anna"), &running.id, NOW).await.unwrap(), None);
+    let ended = store.end_response(&anna(), &running.id, NOW + 1).await.unwrap().expect("it is there");
+    assert_eq!((ended.status.status, ended.background), (Status::Cancelled, false));
+    assert_eq!(store.end_response(&anna(), &running.id, NOW + 2).await.unwrap(), Some(ended));
+    // The process that runs it cannot write any more.
+    assert_eq!(store.write(&anna(), running.ending().into()).await.unwrap(), WriteOutcome::Lost);
+    let done = say(&store, &anna(), None, "done").await;
+    let stands = store.response(&anna(), &done.id).await.unwrap();
+    assert_eq!(store.end_response(&anna(), &done.id, NOW + 1).await.unwrap(), stands);
+    assert_eq!(store.end_response(&anna(), "resp_absent", NOW).await.unwrap(), None);
+}
+
 pub(crate) async fn a_deleted_response_is_gone_with_its_events_and_calls(store: Engine) {
     let turn = Turn::new("hi");
     let begin = Begin { streamed: true, ..turn.begin() };
