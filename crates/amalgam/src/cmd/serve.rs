@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use amalgam_administration::{
     Administration,
-    reload::{ConfigurationRequest, ReloadCaller, ReloadReport},
+    reload::{ConfigurationRequest, ReloadReport},
     webhooks::deliver_webhooks,
 };
 use amalgam_app::turns::QueueRunner;
