@@ -1,4 +1,4 @@
-//! Counts the commits of a store: how many, how long, with how many writes.
+//! Counts the commits of a store, their durations, and the writes in them.
 
 use std::{
     sync::{
@@ -37,7 +37,7 @@ pub struct FlushReading {
 }
 
 impl FlushMeter {
-    /// Counts a commit with so many writes.
+    /// Counts a commit with this number of writes.
     pub fn add(&self, writes: usize, took: Duration) {
         let seconds = took.as_secs_f64();
         let bucket = BOUNDS.iter().position(|bound| seconds <= *bound).unwrap_or(BOUNDS.len());
