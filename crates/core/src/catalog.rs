@@ -60,7 +60,7 @@ pub struct Candidate {
     pub upstream: String,
     /// The upstream's adapter.
     pub model: Arc<dyn Model>,
-    /// The name that the upstream knows.
+    /// The upstream's name of the model.
     pub name: String,
     /// Its context window in tokens, if the operator has configured one.
     pub context_window: Option<u64>,
