@@ -14,8 +14,8 @@ use super::{
 };
 
 statements! {
-    /// Adds turns to the list, or ends them there, and counts those that end in the usage. With a mark, only turns whose write
-    /// has happened. Rows of the usage are locked in order, so that two batches cannot deadlock.
+    /// Adds turns to the list, or ends them there, and counts those that end in the usage. With a mark, only turns
+    /// whose write was committed. Rows of the usage are locked in order, so that two batches cannot deadlock.
     OperatorSql PUT_TURNS = "
         WITH new AS (
             SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
@@ -77,7 +77,8 @@ statements! {
             output_tokens = usage_hours.output_tokens + excluded.output_tokens,
             reasoning_tokens = usage_hours.reasoning_tokens + excluded.reasoning_tokens,
             cost = usage_hours.cost + excluded.cost";
-    /// Turns of a process that is gone. They are counted in the usage, without calls of which the usage is known.
+    /// Ends the turns of a dead process. They are counted in the usage, but not their model calls, whose usage is
+    /// unknown.
     OperatorSql FAIL_TURNS = "
         WITH ended AS (
             UPDATE turns SET status = 'failed', error = 'server_error', ended_at = $4
