@@ -261,7 +261,7 @@ impl Transport {
             }
             tracing::warn!(upstream.name = %self.name, tries, "upstream {} is retried: {error}", self.name);
             tokio::time::sleep(wait).await;
-            // If the breaker has opened meanwhile, the last error says more than that it is open.
+            // If the breaker has opened meanwhile, the last error is more useful to the caller than that fact.
             permit = match Breaker::enter(&self.breaker) {
                 Ok(permit) => permit,
                 Err(_rest) => return Err(error),
@@ -296,7 +296,7 @@ impl Transport {
     }
 }
 
-/// A request whose answer has start.
+/// A request whose answer has started.
 struct StartedRequest {
     body: Body,
     permit: Permit,
