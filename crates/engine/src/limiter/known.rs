@@ -30,7 +30,7 @@ pub struct KnownLimits {
     names: bool,
 }
 
-/// The names that a candidate is known by: as the caller asked for it, as the configuration and as its upstream call it.
+/// The names of a candidate: the requested one, the one of the configuration, and the upstream's.
 fn model_names<'a>(requested: &'a str, candidate: Option<&'a Candidate>) -> Vec<String> {
     let mut names = vec![requested.to_owned()];
     if let Some(candidate) = candidate {
@@ -53,17 +53,17 @@ impl KnownLimits {
         }
     }
 
-    /// How many limits there are.
+    /// The number of limits.
     pub fn len(&self) -> usize {
         self.rules.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no limits.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// The limits of a caller and a model that `is_needed` says something about.
+    /// The limits of a caller and a model for which `is_needed` returns true.
     fn subjects(
         &self,
         turn: &LimitedTurn,
