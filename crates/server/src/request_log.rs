@@ -72,8 +72,8 @@ pub(crate) enum RequestEnd {
 pub(crate) struct OpenRequest {
     log: Arc<RequestLog>,
     context: Arc<RequestContext>,
-    /// Lines that are written while the request is handled are inside of it. Only at `debug`: it would cost each request more than its
-    /// own line.
+    /// The span of log lines while the request is handled. Only at `debug`: for each request it would cost more than
+    /// its own line.
     span: tracing::Span,
     method: Method,
     uri: Uri,
@@ -112,12 +112,12 @@ impl RequestLog {
         &self.metrics
     }
 
-    /// The place in a trace of a new request, whose caller may have sent one.
+    /// The place of a new request in a trace, which its caller may have sent.
     pub(crate) fn begin_trace(&self, caller: Option<TraceContext>) -> Option<TraceContext> {
         self.traces.begin(caller)
     }
 
-    /// Whether the line of one more successful request is written.
+    /// Whether the line of this successful request is written.
     fn is_sampled(&self) -> bool {
         if self.sample >= 1.0 {
             return true;

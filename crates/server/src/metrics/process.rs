@@ -1,4 +1,4 @@
-//! What the system knows about this process, read when metrics are requested.
+//! Reads what the operating system reports about this process, when metrics are requested.
 
 use std::fs;
 
