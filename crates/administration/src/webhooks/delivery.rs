@@ -14,9 +14,9 @@ use tracing::{debug, warn};
 
 use super::EventView;
 
-/// How often the queue is looked at.
+/// The interval at which the queue is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// How often old deliveries are deleted.
+/// The interval at which old deliveries are deleted.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(600);
 /// The maximum number of deliveries that this process sends at once.
 const AT_ONCE: usize = 16;
@@ -112,7 +112,7 @@ async fn send(app: &Application, due: DueDelivery) -> Result<u16, String> {
     app.webhook_sender.post(&url, headers, body.into()).await
 }
 
-/// Milliseconds until the next attempt after so many earlier ones.
+/// Milliseconds until the next attempt, after this number of earlier ones.
 fn pause_after(attempts: u64) -> u64 {
     let at = usize::try_from(attempts).unwrap_or(usize::MAX).min(PAUSES.len() - 1);
     PAUSES.get(at).map_or(0, |pause| pause.as_millis() as u64)
