@@ -57,7 +57,7 @@ pub(crate) struct AssembledServer {
     pub(crate) engine: Engine,
     /// What a new configuration replaces.
     pub(crate) live: LiveParts,
-    /// Callers that want the configuration to be reloaded.
+    /// Callers that have requested a reload of the configuration.
     pub(crate) reload_callers: mpsc::Receiver<ReloadCaller>,
     /// Owns processes and sessions, which end with the server.
     pub(crate) tools: Arc<amalgam_tools::ToolRegistry>,

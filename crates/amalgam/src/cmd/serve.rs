@@ -42,7 +42,7 @@ pub(crate) struct ServeArgs {
     config: ConfigArgs,
 }
 
-/// What `run` starts with: gathered before the runtime has threads.
+/// The input of `run`: gathered before the runtime has threads.
 pub(crate) struct ServeInput {
     flags: Flags,
     config: Config,
@@ -104,7 +104,7 @@ pub(crate) async fn run(input: ServeInput) -> anyhow::Result<()> {
     notify(ServiceState::Ready);
 
     let (stopping, stop) = watch::channel(false);
-    // A reload changes nothing that deliveries use.
+    // A reload changes nothing that webhook deliveries use.
     let delivering = application.load();
     let reloader = Reloader { flags, config: config.clone(), settings, log, application, live };
     let shutdown = async {
@@ -136,7 +136,7 @@ pub(crate) async fn run(input: ServeInput) -> anyhow::Result<()> {
             metrics.serve(amalgam_server::metrics(app.clone()), limits(), stop.clone()).await;
         }
     };
-    // Turns whose caller has left have as long as those whose caller waits.
+    // Turns without a connected caller have as much time to end as the others.
     let working = async {
         let (report, ()) = tokio::join!(serving, metrics);
         engine.wait_for_tasks().await;
@@ -153,7 +153,7 @@ pub(crate) async fn run(input: ServeInput) -> anyhow::Result<()> {
             feed_watchdog(),
         )
     };
-    // Only the work ends; the others go on for as long as it does.
+    // Waits only for `work`; the other tasks run until it has ended.
     let report = tokio::select! {
         report = working => Some(report),
         () = shutdown => None,
@@ -183,7 +183,7 @@ async fn reload_until_stop(
                 ProcessSignal::Stop => return,
                 ProcessSignal::Reload => None,
             },
-            // The application holds a sender for as long as this runs.
+            // The application holds a sender as long as this runs.
             Some(caller) = callers.recv() => Some(caller),
         };
         notify(ServiceState::Reloading);
@@ -192,7 +192,7 @@ async fn reload_until_stop(
         if result.is_ok() {
             startup::log_reloadable(&reloader.config);
         }
-        // The caller may have left.
+        // The caller may have disconnected.
         if let Some(caller) = caller {
             let _ = caller.send(result);
         }
@@ -200,7 +200,8 @@ async fn reload_until_stop(
     }
 }
 
-/// Logs the model for callers that name none. An upstream may have to be asked what it has, which must not delay the start.
+/// Logs the model for callers that name none. This may request an upstream's list of models, and must not delay the
+/// start.
 async fn log_default_model(config: &Config, names: &amalgam_models::ModelNames) {
     let model = DisplayedModel::of(config, names).await;
     let wires = "the assistant (/api/v2/ai-agent) and execute (/api/agent) doors";

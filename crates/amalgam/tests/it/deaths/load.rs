@@ -19,7 +19,7 @@ const CALLERS: usize = 2;
 /// Between two looks at what has not ended.
 pub(crate) const LOOK: Duration = Duration::from_millis(150);
 
-/// What is asked for.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Whole,
@@ -37,7 +37,7 @@ const KINDS: [Kind; 6] =
 #[derive(Clone, Debug)]
 pub(crate) struct Promise {
     kind: Kind,
-    /// Stands in the request, and in no other one.
+    /// A text that only this request contains.
     marker: String,
     /// The response's id, once it was seen.
     id: Option<String>,
@@ -79,7 +79,7 @@ pub(crate) fn prepare(whole: &Upstream, streamed: &Upstream) {
     streamed.from_now_on(stream);
 }
 
-/// Callers that send requests until they are stopped or the server is gone; everything that was acknowledged.
+/// Callers that send requests until they are stopped or the server has ended. Returns everything that was acknowledged.
 pub(crate) async fn load(client: &Client, cycle: usize, stop: watch::Receiver<bool>) -> Vec<Promise> {
     let mut callers = JoinSet::new();
     for (number, kind) in KINDS.into_iter().cycle().take(KINDS.len() * CALLERS).enumerate() {
@@ -107,7 +107,7 @@ impl Promise {
         self.kind.is_background()
     }
 
-    /// Asks, and writes down what comes of it. An error means that the server is gone.
+    /// Sends a request, and records its outcome. An error means that the server has ended.
     async fn ask(&mut self, client: &Client) -> Result<(), String> {
         let mut request = asking(self.kind.wire(), self.kind.delivery(), &json!({"input": self.marker}));
         if self.kind.is_background() {
@@ -181,9 +181,9 @@ impl Calls {
     }
 }
 
-/// Everything that was acknowledged is there as it was acknowledged, and everything that was begun has ended. `in_hand` says
-/// how long turns have been in the hands that they are in, where there are others: one that waited goes to another process,
-/// which may die as well.
+/// Checks that everything that was acknowledged is stored, and that everything that began has ended. `in_hand` is the
+/// time for which the current processes have owned their turns, if there are several: a waiting turn is taken by
+/// another process, which may die as well.
 pub(crate) async fn settle(
     client: &Client,
     promises: &[Promise],
