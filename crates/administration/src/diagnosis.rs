@@ -225,7 +225,7 @@ impl Diagnosis {
         Self { verdict: self.verdict(), ..self }
     }
 
-    /// What is wrong, in the order in which a turn meets it, and what to do about it.
+    /// The problems in the order in which a turn meets them, each with its remedy.
     fn verdict(&self) -> Vec<String> {
         let mut verdict = Vec::new();
         if !self.feature_enabled {

@@ -49,7 +49,7 @@ pub struct Administration<'a> {
     pub store: &'a dyn Store,
     /// Milliseconds since 1970.
     pub now_ms: u64,
-    /// Who makes changes, for the audit.
+    /// The actor of changes, for the audit.
     pub actor: Actor,
 }
 

@@ -218,7 +218,7 @@ enum Access {
 }
 
 impl Administration<'_> {
-    /// Limits: of the named tenant with its keys and users, else of all that the caller reaches.
+    /// Limits: of the named tenant with its keys and users, or of all tenants that the caller can access.
     pub async fn limits(
         &self,
         scope: &Scope,
@@ -239,7 +239,7 @@ impl Administration<'_> {
         Ok(List::new(views, page.limit, LimitView::cursor))
     }
 
-    /// One limit, with what is used of it.
+    /// A limit, with the used amounts.
     pub async fn limit(
         &self,
         scope: &Scope,
@@ -292,7 +292,7 @@ impl Administration<'_> {
         }
     }
 
-    /// What a path names, if the caller may do this with its limit.
+    /// The subject that a path names, if the caller has this access to its limit.
     async fn subject(
         &self,
         scope: &Scope,
@@ -359,7 +359,7 @@ fn rules_view(view: LimitView) -> serde_json::Value {
     value
 }
 
-/// How the audit names a limit.
+/// The name of a limit in the audit.
 fn name(subject: &LimitSubject) -> String {
     format!("{}/{}", subject.kind.name(), subject.id)
 }

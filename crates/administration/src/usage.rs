@@ -164,7 +164,7 @@ impl UsageOfGroup {
     }
 }
 
-/// The columns of a table of usage, behind those of the groups.
+/// The columns of a table of usage, after those of the groups.
 pub const USAGE_COLUMNS: [&str; 10] = [
     "turns",
     "failed_turns",

@@ -119,7 +119,7 @@ pub(crate) fn configuration(args: ConfigArgs) -> anyhow::Result<Config> {
     Ok(Config::load(&Sources::gather(args.into())?)?.config)
 }
 
-/// Reads a file argument; `-` stands for standard input.
+/// Reads a file argument; `-` means standard input.
 pub(crate) fn read_text(file: &Path) -> anyhow::Result<String> {
     if file == Path::new("-") {
         let mut text = String::new();

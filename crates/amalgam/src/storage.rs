@@ -1,4 +1,4 @@
-//! Opens the configured store. The one place that knows the storage engines.
+//! Opens the configured store. The only file that names the storage engines.
 
 use std::sync::Arc;
 
@@ -151,7 +151,7 @@ pub(crate) async fn inspect(url: &StoreUrl, pool: PoolConfig) -> (StoreStatus, O
     if pending == status.len() {
         return (StoreStatus::Absent, None);
     }
-    // Opening the store refuses an incompatible schema, whatever migrations are pending.
+    // Opening the store refuses an incompatible schema, even if migrations are pending.
     if pending > 0 && status.iter().all(|migration| migration.problem.is_none()) {
         return (StoreStatus::Outdated { pending }, None);
     }

@@ -40,7 +40,7 @@ pub struct Limits {
     pub files_bytes_per_tenant: u64,
     /// Bytes of memory that all requests use together.
     pub request_bytes_total: usize,
-    /// Bytes that all WebSockets together remember; part of `request_bytes_total`.
+    /// The limit of bytes that all WebSockets together remember; part of `request_bytes_total`.
     pub remembered_bytes: usize,
     /// Background turns that wait for a process.
     pub queue: QueueLimits,

@@ -33,7 +33,7 @@ pub struct Compacted {
     pub id: String,
     /// The response body.
     pub object: Bytes,
-    /// What was lost.
+    /// The losses.
     pub losses: Vec<Loss>,
 }
 

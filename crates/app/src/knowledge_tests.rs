@@ -9,7 +9,7 @@ use amalgam_protocol::Usage;
 
 use super::*;
 
-/// A store that finds the same pieces whatever is asked, and remembers what was.
+/// A store that returns the same chunks for every search, and records the searches.
 #[derive(Default)]
 struct Shelves {
     collections: Vec<Collection>,
@@ -83,7 +83,8 @@ impl KnowledgeStore for Shelves {
     }
 }
 
-/// Gives every text the place (1, 0); models whose names begin with `bad` fail, and those with `silent` never answer.
+/// Gives every text the embedding (1, 0); models whose names begin with `bad` fail, and those with `silent` never
+/// answer.
 #[derive(Default)]
 struct East(Mutex<Vec<String>>);
 

@@ -146,7 +146,7 @@ fn settings_of(
     })
 }
 
-/// The models that may answer a turn, and where the turn comes from.
+/// The models that may answer a turn, and the origin of the turn.
 struct ResolvedModel {
     route: Route,
     origin: TurnOrigin,

@@ -74,7 +74,7 @@ pub struct Candidate {
     pub upstream: String,
     /// The upstream's adapter.
     pub model: Arc<dyn Model>,
-    /// The name that the upstream knows.
+    /// The upstream's name of the model.
     pub name: String,
     /// The configured name that led to it, if one did.
     pub alias: Option<String>,

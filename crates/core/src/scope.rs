@@ -133,7 +133,7 @@ impl Scope {
         self.state
     }
 
-    /// What the caller may do.
+    /// The rights of the caller.
     pub fn rights(&self) -> Rights {
         self.rights
     }

@@ -1,8 +1,8 @@
 //! The port for storage. The store crates implement it; nothing here knows SQL.
 //!
-//! Every method takes a [`Scope`](crate::Scope), an [`Admin`](crate::Admin) or an [`Operator`](crate::Operator). Data
-//! of another tenant or user looks exactly like missing data. Callers make ids and times. Acknowledged writes are
-//! durable.
+//! Every method takes a [`Scope`](crate::Scope), an [`Admin`](crate::Admin) or an [`Operator`](crate::Operator), and
+//! treats data of another tenant or user as missing. Callers make ids and times. A write is durable when its method
+//! returns.
 
 mod agents;
 mod audit;
@@ -102,12 +102,13 @@ pub trait Store:
     + LimitStore
     + ProcessStore
 {
-    /// Subscribes to changes of one response (or, with an empty id, of queued turns, and with [`session_topic`] of a
-    /// session queue) at the moment of the call. Resolves when something may have changed, in this process or, if the
-    /// engine can tell, in another one. It may resolve early or never: the caller also needs a timer.
+    /// Subscribes, at the moment of the call, to changes of one response; with an empty id to changes of the background
+    /// queue; with [`session_topic`] to changes of a session queue. Resolves when something may have changed in this
+    /// process or, if the engine can detect it, in another one. It may resolve early or never, so the caller also needs
+    /// a timer.
     fn changed(&self, response_id: &str) -> BoxFuture<'static, ()>;
 
-    /// Whether the store is available; for `/readyz` and `doctor`.
+    /// Checks that the store is available, for `/readyz` and `doctor`.
     fn ping(&self) -> Stored<'_, ()>;
 
     /// The bytes that the database has on its disk.

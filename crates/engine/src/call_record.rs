@@ -72,16 +72,16 @@ impl CallOrigin {
     }
 }
 
-/// What is stored of a turn's calls.
+/// The settings for the record of a turn's calls.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct CallRecordSettings {
-    /// Requests and answers, for as long as the configuration says.
+    /// Whether requests and answers are stored, for as long as the configuration says.
     pub(crate) transcripts: bool,
     /// The last answer as it was received, for as long as the response is stored.
     pub(crate) raw_answer: bool,
 }
 
-/// What the calls of a turn used.
+/// The usage of a turn's calls.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct MeteredCalls {
     /// The finished model calls.
@@ -94,7 +94,7 @@ pub(crate) struct MeteredCalls {
     turn_holds: Vec<String>,
 }
 
-/// What one call used.
+/// The usage of one call.
 #[derive(Debug, Clone)]
 pub(crate) struct MeteredCall {
     pub(crate) summary: CallSummary,
@@ -215,7 +215,7 @@ impl CallRecord {
         self.calls().limited.clone()
     }
 
-    /// The ends of the reservations of finished calls. The turn goes on.
+    /// The settlements of finished calls, of a turn that continues.
     pub(crate) fn take_settlements(&self, now_ms: u64) -> Vec<HoldSettlement> {
         self.calls().metered.calls.iter_mut().filter_map(|call| call.settlement(now_ms)).collect()
     }
@@ -325,7 +325,7 @@ impl CallRecord {
     /// Takes all calls at the end of a turn. A call that still runs ends with the reason `why`.
     pub(crate) fn take(&self, why: &Fault, now_ms: u64) -> Vec<Transcript> {
         let mut calls = self.calls();
-        // It is open how far the upstream has come.
+        // It is unknown how much the upstream has done.
         calls.close(Some(CallFailure { refused: false, ..CallFailure::new(why, why.kind) }), None, now_ms);
         std::mem::take(&mut calls.finished)
     }
@@ -437,7 +437,7 @@ impl Calls {
 #[derive(Clone, Default)]
 pub(crate) struct RequestBodies {
     remembered: Arc<Mutex<BodyCache>>,
-    /// How long the store keeps transcripts.
+    /// The retention of transcripts.
     kept_for: Duration,
 }
 

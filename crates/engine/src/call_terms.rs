@@ -1,4 +1,4 @@
-//! What applies to a turn and to each of its model calls before it runs: prices, limits, and what is reserved of them.
+//! The terms of a turn and of each of its model calls, before it runs: prices, limits, and reservations.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,8 +25,8 @@ impl Engine {
         &self.running.limiter
     }
 
-    /// Admits a turn by its limits and by the room of this process. A turn that waits for its own limit takes no slot from others,
-    /// unless it comes from the background queue, which hands out as many turns as there are slots.
+    /// Admits a turn by its limits and by the slots of this process. A turn that waits for its own limit holds no slot,
+    /// unless it comes from the background queue, which takes only as many turns as there are slots.
     pub(crate) async fn enter(
         &self,
         start: &TurnStart<'_>,
@@ -68,7 +68,7 @@ impl Engine {
         let demand = LimitDemand { request: !from_background, turn: true, ..LimitDemand::default() };
         match self.limiter().admit(&turn, subjects, demand, queue_wait).await {
             Ok(hold) => Ok(Some((turn, hold))),
-            // It goes back to the queue.
+            // The turn returns to the background queue.
             Err(fault) if from_background && fault.kind == FaultKind::RateLimited => {
                 Err(Fault::new(FaultKind::Overloaded, fault.message.clone()).retry_after(fault.retry_after))
             }
@@ -76,7 +76,7 @@ impl Engine {
         }
     }
 
-    /// Asks the limits for a request whose turn is put into the background queue.
+    /// Checks the limits for a request whose turn is put into the background queue.
     pub async fn admit_request(
         &self,
         scope: &Scope,
@@ -132,7 +132,7 @@ impl Engine {
         call_record: &CallRecord,
     ) -> Result<CallTerms, Fault> {
         let known = self.limiter().known();
-        // What the operator has configured wins.
+        // A price of the configuration takes precedence over an imported one.
         let price = candidate.price.or_else(|| known.price(&candidate.upstream, &candidate.name));
         let Some(turn) = call_record.limited() else { return Ok(CallTerms { price, hold: None }) };
         let subjects = known.of_call(&turn, candidate);

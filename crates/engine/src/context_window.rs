@@ -110,7 +110,7 @@ impl<'a> FittedPrompt<'a> {
         Ok(prepared)
     }
 
-    /// The whole prompt, after the upstream has answered that it does not know the response that this prompt continues.
+    /// The whole prompt, after the upstream has answered that it does not have the response that this prompt continues.
     pub(crate) fn without_chain(&mut self, error: &ModelError) -> Option<Result<PreparedRequest, Fault>> {
         match self.chain {
             Chain::Continue { id, .. } if error.is_forgotten(id) => {}

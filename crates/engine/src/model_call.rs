@@ -18,7 +18,7 @@ use crate::{
 /// One model call, for any of its candidates.
 #[derive(Debug)]
 pub struct ModelCall<'a> {
-    /// The caller, whose uploaded files the history may name.
+    /// The caller, whose uploaded files the history may reference.
     pub scope: &'a Scope,
     /// The candidates, in order of preference.
     pub candidates: &'a [Candidate],

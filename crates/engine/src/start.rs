@@ -37,7 +37,7 @@ pub struct TurnStart<'a> {
     pub identity: &'a Identity,
     /// How the turn is stored; `None` if it is not.
     pub storage: Option<TurnStorage>,
-    /// Where the turn comes from.
+    /// The origin of the turn.
     pub origin: TurnOrigin,
     /// When its prompt began to be put together.
     pub began: Instant,

@@ -1,4 +1,4 @@
-//! Counts what a turn used, and hands its summary to the store and to the observer.
+//! Counts what a turn used, and passes its summary to the store and to the observer.
 
 use std::sync::Arc;
 

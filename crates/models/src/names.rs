@@ -55,7 +55,7 @@ pub struct ConfiguredModel {
     pub context_window: Option<u64>,
     /// The maximum number of output tokens.
     pub max_output_tokens: Option<u64>,
-    /// What its tokens cost.
+    /// The price of its tokens.
     pub price: Option<Price>,
     /// The kinds of input: `text`, `image` and others.
     pub modalities: Vec<&'static str>,
@@ -249,7 +249,7 @@ impl ModelNames {
         let route = match terms.upstream {
             Some(upstream) => self.direct(terms.name, upstream, terms.name),
             None => match self.anywhere(terms.name).await {
-                // A name that no configured upstream serves goes to OpenAI, if there is a key for it.
+                // A name that no configured upstream serves is resolved to OpenAI, if there is a key for it.
                 None if self.asks_openai(terms.key) => self.direct(terms.name, OPENAI, terms.name),
                 found => found,
             },

@@ -271,7 +271,7 @@ impl Transport {
                 self.name
             );
             tokio::time::sleep(wait).await;
-            // If the breaker has opened meanwhile, the last error says more than that it is open.
+            // If the breaker has opened meanwhile, the last error is more useful to the caller than that fact.
             permit = match Breaker::enter(&self.breaker) {
                 Ok(permit) => permit,
                 Err(_rest) => return Err(error),

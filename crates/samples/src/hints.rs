@@ -1,4 +1,4 @@
-//! What a message offers for the arguments of a call: quoted words, numbers, names, and `field: value`.
+//! Hints in a message for the arguments of a call: quoted words, numbers, names, and `field: value`.
 
 use std::cell::Cell;
 

@@ -19,7 +19,7 @@ const DEEPEST: usize = 24;
 const DEEP: usize = 3;
 /// The maximum number of steps for one schema.
 const STEPS: u32 = 50_000;
-/// The maximum length of a generated list, whatever its minimum.
+/// The maximum length of a generated list, even if its minimum is larger.
 const LONGEST: u64 = 1_000;
 
 /// Generates a value for `schema`.

@@ -1,4 +1,4 @@
-//! CallerLookup: one service for every wire. Without a credential there is no scope.
+//! Authentication: one service for every wire. Without a credential there is no scope.
 //!
 //! Callers send one of three kinds of credentials as `Authorization: Bearer …`, or as `x-api-key`: keys of the configuration, keys of the
 //! store (`am_…`), and signed tokens. Pages of the console send the cookie of a browser session instead. A recent result
@@ -128,7 +128,7 @@ pub(crate) enum CallerLookup {
 enum Source {
     /// The key is known; its tenant may have changed.
     Configured { tenant_id: i64, rights: Option<Rights> },
-    /// Only the store knows the key.
+    /// A key that only the store can look up.
     Stored,
     /// The signature proves the token; its tenant has to exist.
     Token(SecretString),
@@ -136,9 +136,9 @@ enum Source {
     Session,
 }
 
-/// What a caller sent.
+/// The credential that a caller sent.
 enum Credential<'r> {
-    /// Nothing, where nothing is needed.
+    /// No credential, where none is needed.
     None,
     /// A key or a token.
     Bearer(&'r str),

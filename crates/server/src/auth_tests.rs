@@ -1,4 +1,4 @@
-//! Who gets in, on what store, and for how long.
+//! Which credentials are accepted, with which state of the store, and for how long.
 
 use std::sync::{
     Mutex,
@@ -244,7 +244,7 @@ async fn revocation_and_expiry_hold_within_five_seconds() {
     world.ask(&[&revoked]).await.unwrap();
     world.ask(&[&expiring]).await.unwrap();
     world.store.change(|key| key.revoked_at_ms = key.expires_at_ms.is_none().then_some(1));
-    // A key whose time is over is refused that very moment.
+    // A key is refused from the moment of its expiry.
     world.clock.0.store(1_004_000, Ordering::Relaxed);
     assert_eq!(world.ask(&[&expiring]).await, Err(FaultKind::Unauthenticated));
     pass(Duration::from_secs(4)).await;
@@ -263,7 +263,7 @@ async fn revocation_holds_within_five_seconds_also_while_the_store_hangs() {
     world.store.change(|key| key.revoked_at_ms = Some(1));
     world.store.hangs.store(true, Ordering::Relaxed);
     pass(cache::LIFE - Duration::from_millis(100)).await;
-    // Asked while what was known was good, and answered when it was not any more.
+    // The request arrives while the cached result is valid, and is answered after it has expired.
     assert_eq!(world.ask(&[&key]).await, Err(FaultKind::StoreDown));
     assert!(started.elapsed() > cache::LIFE);
     assert_eq!(world.ask(&[&bearer(CONFIGURED)]).await.unwrap().tenant_id(), 2, "the configuration vouches for it");
@@ -307,7 +307,7 @@ async fn without_its_store_no_new_caller_is_accepted_and_no_key_is_called_wrong(
     world.store.down.store(true, Ordering::Relaxed);
     assert_eq!(world.ask(&[&unseen]).await, Err(FaultKind::StoreDown));
     assert_eq!(world.ask(&["Bearer am_wrong"]).await, Err(FaultKind::StoreDown));
-    // What was known a moment ago is good for that moment.
+    // A recently cached result is still used.
     pass(cache::RENEWAL).await;
     world.ask(&[&seen]).await.unwrap();
     pass(cache::LIFE).await;

@@ -259,8 +259,8 @@ fn shared(id: &HeaderValue) -> Arc<str> {
     id.to_str().unwrap_or_default().into()
 }
 
-/// The caller's request id if it is short and printable, else a new one. New ones sort by time, so that the store's index of
-/// turns by request grows at its end.
+/// The caller's request id if it is short and printable, otherwise a new one. New ones sort by time, so that the
+/// store's index of turns by request grows at its end.
 fn request_id(headers: &HeaderMap, now_ms: u64) -> HeaderValue {
     match headers.get(REQUEST_ID) {
         Some(id) if !id.is_empty() && id.len() <= MAX_ID_BYTES && id.to_str().is_ok() => id.clone(),

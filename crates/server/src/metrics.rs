@@ -40,7 +40,7 @@ const SECONDS: [f64; 16] =
 /// Upper bounds of the time of store writes, in seconds.
 const WRITE_SECONDS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 10.0];
 
-/// What identifies the running program.
+/// The version, the commit and the start time of the running program.
 #[derive(Debug, Clone, Default)]
 pub struct BuildInfo {
     /// The version.
@@ -127,7 +127,7 @@ struct BreakerLabels {
     upstream: String,
 }
 
-/// What is read when metrics are requested.
+/// The values that are read when metrics are requested.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LiveState {
     pub(crate) turns_in_flight: usize,

@@ -91,8 +91,8 @@ pub(crate) enum RequestEnd {
 pub(crate) struct OpenRequest {
     log: Arc<RequestLog>,
     context: Arc<RequestContext>,
-    /// Lines that are written while the request is handled are inside of it. Only at `debug`: it would cost each request more than its
-    /// own line.
+    /// The span of log lines while the request is handled. Only at `debug`: for each request it would cost more than
+    /// its own line.
     span: tracing::Span,
     method: Method,
     uri: Uri,
@@ -135,7 +135,7 @@ impl RequestLog {
         &self.metrics
     }
 
-    /// The place in a trace of a new request, whose caller may have sent one.
+    /// The place of a new request in a trace, which its caller may have sent.
     pub(crate) fn begin_trace(&self, caller: Option<TraceContext>) -> Option<TraceContext> {
         self.traces.begin(caller)
     }

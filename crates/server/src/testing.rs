@@ -1,4 +1,4 @@
-//! What the inside asks of the outside, with nothing behind it: for tests of the doors themselves.
+//! The ports of the server without a model or stored data, for tests of the wires.
 
 mod assistant;
 mod bank;
@@ -51,15 +51,15 @@ use crate::{
     wires::router,
 };
 
-/// The key of the tenant that [`served`] knows.
+/// The key of the tenant that [`served`] admits.
 pub(crate) const KEY: &str = "am_a_key_for_tests";
 
-/// All wires, with nothing behind them.
+/// All wires, over empty ports.
 pub(crate) fn served(state: TenantState) -> AuthenticatedRouter {
     router(app(state))
 }
 
-/// The server's parts, with nothing behind them.
+/// The server's parts, over empty ports.
 pub(crate) fn app(state: TenantState) -> Arc<App> {
     let second = Duration::from_secs(1);
     let tools = ToolLimits::default();
@@ -138,7 +138,7 @@ pub(crate) fn app(state: TenantState) -> Arc<App> {
     Arc::new(App::new(ServerParts { app: Arc::new(application), auth, origins, reload, log }))
 }
 
-/// What a server answers.
+/// A server's answer in a test.
 pub(crate) struct TestAnswer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
@@ -173,7 +173,7 @@ pub(crate) async fn ask(
     TestAnswer { status: head.status, headers: head.headers, body }
 }
 
-/// A server without a single model, whose store holds nothing and loses whatever it is told.
+/// A server without models, whose store is empty and discards all writes.
 pub(crate) struct Nothing;
 
 fn gives<'a, T: Send + 'a>(value: T) -> Stored<'a, T> {

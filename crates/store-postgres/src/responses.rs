@@ -1,4 +1,4 @@
-//! Responses as they are read, cancelled and deleted.
+//! Reads, cancellation and deletion of responses.
 use std::collections::HashMap;
 
 use amalgam_core::{
@@ -34,8 +34,8 @@ statements! {
             r.background, r.streamed, r.conversation_id, r.chain, r.position, i.input, i.output, r.provenance
         FROM responses r JOIN items i ON i.chain = r.chain AND i.position = r.position AND i.tenant_id = r.tenant_id
         WHERE r.tenant_id = $1 AND r.user_id = $2 AND r.stem = $3 AND r.id = $4";
-    /// The runs that the response builds on, each up to the place where the next one leaves it; then all their rows. The path
-    /// ends at a run without a parent, whose next step finds nothing.
+    /// The runs that the response continues, each up to the position where the next one forks; then all their rows. The
+    /// recursion ends at a run without a parent.
     UserSql LINEAGE = "
         WITH RECURSIVE head AS (
             SELECT chain, position, status, upstream FROM responses
@@ -59,7 +59,7 @@ statements! {
     UserSql ITEMS_OF_CONVERSATIONS = "
         SELECT id, item FROM conversation_items
         WHERE tenant_id = $1 AND user_id = $2 AND id = ANY ($3) ORDER BY id, conversation_id";
-    /// The mark goes with it: no write of the process that ran it can be taken for one that happened later.
+    /// Removes the mark: a cancelled response must not make a write of its process look committed.
     UserSql CANCEL = "
         WITH cancelled AS (
             UPDATE responses SET status = 'cancelled', ended_at = $5, process = NULL, request = NULL, mark = 0
@@ -68,7 +68,7 @@ statements! {
             RETURNING id
         )
         SELECT pg_notify('amalgam_changed', id) FROM cancelled";
-    /// Chunks in order until enough bytes are there; the size of a value is known without reading it.
+    /// Chunks in order until their size is sufficient; the size of a value is read without the value.
     UserSql TAIL = "
         SELECT first, last, frames FROM (
             SELECT first, last, frames, sum(octet_length(frames)) OVER (ORDER BY last) - octet_length(frames) AS before
@@ -200,7 +200,7 @@ impl ResponseStore for Postgres {
                 let (tenant_id, user, stem) = (scope.tenant_id(), scope.user(), stem.as_str());
                 let after = after.map_or(-1, signed);
                 let bytes = i64::try_from(bytes).unwrap_or(i64::MAX).max(1);
-                // The response first: what it says to have ended has all its events behind it.
+                // The response first: if it has ended, all its events were written before.
                 let Some(row) = connection.row(RESPONSE, &[&tenant_id, &user, &stem, &id]).await? else {
                     return Ok(None);
                 };
@@ -270,7 +270,7 @@ async fn cancel(
     Ok(response)
 }
 
-/// A response from the columns that `RESPONSE` gives.
+/// Reads a response from the columns of `RESPONSE`.
 pub(super) fn response_from(row: &Row) -> Result<StoredResponse, PostgresFailure> {
     let status = rows::status(row.try_get(1)?)?;
     let state = rows::response_state(

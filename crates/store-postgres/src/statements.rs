@@ -1,5 +1,5 @@
-//! The statements of the shared code in the form of PostgreSQL. What the shared code does for each of several rows is one statement
-//! with an array a column.
+//! The statements of the shared code in the form of PostgreSQL. A statement for each of several rows takes one array
+//! for each column.
 
 use amalgam_store::statements;
 
@@ -171,7 +171,6 @@ statements! { SqlStatements:
         FROM unnest($2::bigint[], $3::bigint[]) AS wanted (collection, chunk)
             JOIN knowledge_embeddings e ON e.collection = wanted.collection AND e.chunk = wanted.chunk
         WHERE e.tenant_id = $1";
-    /// The row of the session is locked while the number is drawn.
     UserSql response_of_answer = "
         SELECT value::jsonb->>'turn_id' FROM message_metadata
         WHERE tenant_id = $1 AND user_id = $2 AND kind = 'model_usage' AND value::jsonb->>'response_id' = $3

@@ -14,8 +14,8 @@ use super::{
 };
 
 statements! {
-    /// Adds turns to the list, or ends them there, and counts those that end in the usage. With a mark, only turns whose write
-    /// has happened. Rows of the usage are locked in order, so that two batches cannot deadlock.
+    /// Adds turns to the list, or ends them there, and counts those that end in the usage. With a mark, only turns
+    /// whose write was committed. Rows of the usage are locked in order, so that two batches cannot deadlock.
     OperatorSql PUT_TURNS = "
         WITH new AS (
             SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],

@@ -1,4 +1,4 @@
-//! What turns write beside their steps: claims of requests that are done once; and turns as administrators see them.
+//! Writes of turns besides their steps: claims of idempotency keys; and turns as administrators see them.
 use std::sync::Arc;
 
 use amalgam_core::{
@@ -94,7 +94,7 @@ impl TurnStore for Postgres {
         Box::pin(self.pool.repeatably(move |connection: Lease| async move {
             let (tenant_id, user, process) = (scope.tenant_id(), scope.user(), process_bytes(process));
             let (hash, process) = (body_hash.as_slice(), process.as_slice());
-            // A claim that is given back between the two statements is claimed anew.
+            // A claim that is released between the two statements is claimed again.
             for _ in 0..CLAIM_TRIES {
                 let params: [Param<'_>; 8] = [
                     &tenant_id,
@@ -159,7 +159,7 @@ impl TurnStore for Postgres {
     }
 }
 
-/// How often a claim is tried whose key others take and give back.
+/// The number of attempts for a key that other requests claim and release.
 const CLAIM_TRIES: usize = 8;
 
 fn claim_from(row: &Row, hash: &[u8], response_id: &str, process: &[u8]) -> Result<Claim, PostgresFailure> {
@@ -169,7 +169,7 @@ fn claim_from(row: &Row, hash: &[u8], response_id: &str, process: &[u8]) -> Resu
         return Ok(Claim::Mismatch);
     }
     Ok(match worked_on {
-        // Our own claim, whose answer was lost on the way.
+        // This request's own claim, whose result was lost.
         Some(by) if by == process && first == response_id => Claim::First,
         Some(_) => Claim::Running { response_id: first },
         None => Claim::Done { response_id: first, answer: answer_from(row)? },

@@ -1,5 +1,5 @@
-//! The statements of the shared code in the form of SQLite. A transaction that writes is alone, so nothing is locked. Arrays are JSON
-//! texts.
+//! The statements of the shared code in the form of SQLite. Writing transactions run one at a time, so nothing is
+//! locked. Arrays are JSON texts.
 
 use amalgam_store::statements;
 
@@ -64,7 +64,7 @@ statements! { SqlStatements:
     UserSql add_conversation = "
         INSERT INTO conversations (tenant_id, user_id, id, created_at, metadata) VALUES (?1, ?2, ?3, ?4, ?5)
         ON CONFLICT (tenant_id, id) DO NOTHING";
-    /// A transaction that writes is alone, so the positions behind the last item are free, however many they are.
+    /// Writing transactions run one at a time, so all positions after the last item are free.
     UserSql take_item_positions = "
         SELECT COALESCE((
             SELECT MAX(position) + 1 FROM conversation_items
@@ -172,7 +172,7 @@ statements! { SqlStatements:
         SELECT json_extract(value, '$.turn_id') FROM message_metadata
         WHERE tenant_id = ?1 AND kind = 'model_usage' AND json_extract(value, '$.response_id') = ?2
         ORDER BY number DESC LIMIT 1";
-    /// The index has the records of a message in their order.
+    /// The index returns the records of a message in their order.
     TenantSql message_metadata = "
         SELECT message_id, kind, metadata.value
         FROM json_each(?2) AS wanted CROSS JOIN message_metadata AS metadata ON message_id = wanted.value

@@ -1,4 +1,4 @@
-//! Calls of models: kept exactly, each request behind the beginning that it shares with an earlier one.
+//! Model calls: stored exactly, each request as the part after the prefix that it shares with an earlier one.
 use amalgam_core::{
     Scope, Stem,
     store::{Transcript, TurnRecord},
@@ -90,7 +90,7 @@ pub(super) fn turn(
     Ok(Some(TurnRecord { response, user, tools }))
 }
 
-/// Adds calls of a response that has ended, unless it has some.
+/// Adds the model calls of a response that has ended, unless it has some.
 pub(super) fn add_late(
     database: Database<'_>,
     scope: &Scope,
@@ -106,7 +106,7 @@ pub(super) fn add_late(
     Ok(())
 }
 
-/// Forgets the calls of responses whose items are gone, but not what the calls of others build on.
+/// Deletes the model calls of responses whose items were deleted, except those that other calls refer to.
 pub(super) fn forget(database: Database<'_>, scope: &Scope, gone: &[String]) -> Result<(), SqliteFailure> {
     for response_id in gone {
         let mut bases = database.user(scope, FORGET_TRANSCRIPTS, &[response_id])?.all(base_key)?;

@@ -31,7 +31,7 @@ impl<E: SqlEngine> CourseStore for SqlStore<E> {
         courses: Vec<Course>,
         now_ms: u64,
     ) -> Stored<'a, Option<ImportCounts>> {
-        // Never again: a second time nothing would be new any more.
+        // Not repeatable: a second run would count nothing as new.
         let arguments = (ChangedTenant::of(within), courses, now_ms);
         self.engine.transaction(Repeat::Never, arguments, |connection, (tenant, courses, now_ms)| {
             Box::pin(async move {
@@ -98,7 +98,7 @@ pub(crate) async fn put<C: EngineQueries>(
     courses: &[Course],
     now_ms: u64,
 ) -> Result<ImportCounts, C::Failure> {
-    // One import into a catalogue at a time: else two could take the same course for a new one.
+    // One import into a catalogue at a time: otherwise two imports could both count the same course as new.
     connection.lock(format!("courses {}", tenant.number())).await?;
     let ids: Vec<i64> = courses.iter().map(|course| course.id).collect();
     let known = connection.tenant(tenant, connection.sql().known_courses, values![ids]).all(course).await?;
@@ -108,8 +108,8 @@ pub(crate) async fn put<C: EngineQueries>(
     Ok(imported)
 }
 
-/// The counts of an import, and what is to be written, each course once and in the order of ids. `known` are the courses that
-/// exist.
+/// Returns the counts of an import, and the courses to write, each once and sorted by id. `known` are the existing
+/// courses.
 fn import(mut known: HashMap<i64, Course>, courses: &[Course]) -> (ImportCounts, Vec<Course>) {
     let mut imported = ImportCounts::default();
     let mut changed: HashMap<i64, &Course> = HashMap::new();
@@ -129,15 +129,15 @@ fn import(mut known: HashMap<i64, Course>, courses: &[Course]) -> (ImportCounts,
     (imported, changed)
 }
 
-/// A word of title or tags is worth so many of the description.
+/// The weight of a word of title or tags, relative to one of the description.
 pub const STRONG: u32 = 4;
 
 /// The words that a course is found by.
 #[derive(Debug, PartialEq, Eq)]
 pub struct CourseWords {
-    /// Those of title and tags.
+    /// The words of title and tags.
     pub strong: Vec<String>,
-    /// Those that only the description has.
+    /// The words that only the description has.
     pub weak: Vec<String>,
 }
 
@@ -151,7 +151,7 @@ impl CourseWords {
     }
 }
 
-/// The words of a question that can be in an index at all: letters and digits alone, each once.
+/// The words of a query that can be in the index: only letters and digits, each word once.
 fn searchable(words: &[String]) -> Vec<String> {
     let mut searched: Vec<String> = Vec::with_capacity(words.len());
     for word in words {

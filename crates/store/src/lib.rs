@@ -1,8 +1,8 @@
-//! Persistence: the store over any SQL engine, and the sealing of values that leave the server and come back.
+//! Persistence: the store over any SQL engine, and the sealing of values that clients return later.
 //!
 //! [`SqlStore`] implements `amalgam_core::Store`. The rules and the row formats are here, once; an engine
-//! (`amalgam-store-sqlite`, `amalgam-store-postgres`) supplies connections, its statements, and what turns write and read. The
-//! contract tests in `tests/it` run on every engine.
+//! (`amalgam-store-sqlite`, `amalgam-store-postgres`) supplies connections, its statements, and the writes and reads of
+//! turns. The contract tests in `tests/it` run on every engine.
 
 mod agents;
 mod approvals;

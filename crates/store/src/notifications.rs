@@ -112,7 +112,7 @@ impl Waiter {
 impl Drop for Waiter {
     fn drop(&mut self) {
         let mut waiting = self.notifications.lock();
-        // A topic that was notified is gone; one of the same name belongs to other waiters.
+        // A notified topic is removed from the map; a topic that has the same name now belongs to other waiters.
         let Some(topic) = waiting.get_mut(&self.name).filter(|topic| Arc::ptr_eq(&topic.notify, &self.notify)) else {
             return;
         };

@@ -64,7 +64,7 @@ impl<E: SqlEngine> SessionStore for SqlStore<E> {
         message: Option<NewUserMessage>,
     ) -> Stored<'a, QueueEntry> {
         Box::pin(async move {
-            // While entries cannot be released no more are made: otherwise they would accumulate.
+            // As long as entries cannot be released no more are made: otherwise they would accumulate.
             self.retry_releases().await?;
             let mark = rand::random::<i64>();
             let guard = self.pending_releases.guard(scope, Reservation::Marked(mark));
@@ -169,7 +169,7 @@ impl<E: SqlEngine> SessionStore for SqlStore<E> {
         let arguments = (TenantKey::within(within), provider_id.to_owned());
         self.engine.read(arguments, |connection, (tenant, provider_id)| {
             Box::pin(async move {
-                // Responses of earlier versions do not have the id; the answers of assistants do.
+                // The responses of earlier versions have no such id; the answers of assistants do.
                 for statement in [connection.sql().response_of_provider, connection.sql().response_of_answer_within] {
                     let found = connection.tenant(*tenant, statement, values![provider_id]);
                     if let Some(id) = found.first(|row| row.get(0)).await? {
@@ -232,10 +232,10 @@ impl<E: SqlEngine> SqlStore<E> {
         for _ in 0..self.pending_releases.count() {
             let Some(guard) = self.pending_releases.next() else { break };
             match self.try_release(guard.pending()).await {
-                // A reservation that is not there now was never made.
+                // A reservation that does not exist now was never made.
                 Ok(_) if E::CHANGES_IN_ORDER => guard.disarm(),
                 Ok(found) => guard.searched(found),
-                // Trying again would fail in the same way.
+                // Another attempt would fail in the same way.
                 Err(StoreError::Broken(_)) => guard.disarm(),
                 Err(error) => return Err(error),
             }
@@ -254,7 +254,7 @@ impl<E: SqlEngine> SqlStore<E> {
         })
     }
 
-    /// Releases a reservation; whether there was one.
+    /// Releases a reservation. Returns whether there was one.
     fn try_release(&self, release: PendingRelease) -> Stored<'_, bool> {
         self.engine.transaction(Repeat::Safe, release, |connection, release| {
             Box::pin(async move {
@@ -273,7 +273,7 @@ impl<E: SqlEngine> SqlStore<E> {
     }
 }
 
-/// The id that a page, the newest first, ends before.
+/// The id before which a page ends; the page is sorted newest first.
 fn before(after: Option<i64>) -> i64 {
     after.unwrap_or(i64::MAX)
 }

@@ -1,5 +1,5 @@
-//! A store on a SQL engine. The shared part of each trait is in the file of its subject; what turns write and read, and
-//! processes, are passed on to the engine.
+//! A store on a SQL engine. The shared part of each trait is in the file of its subject; the writes and reads of turns,
+//! and processes, are passed on to the engine.
 
 use std::{ops::Deref, sync::Arc};
 
@@ -146,7 +146,7 @@ impl<E: SqlEngine> ProcessStore for SqlStore<E> {
         let beaten = self.engine.beat(operator, process, beat);
         Box::pin(async move {
             beaten.await?;
-            // The process is alive even if this fails; the next beat tries again.
+            // The process is alive even if this fails; the next heartbeat retries it.
             let _ = self.retry_releases().await;
             Ok(())
         })

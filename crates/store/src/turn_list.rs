@@ -1,7 +1,7 @@
-//! The list of turns and the usage: what turns write there, and how both are read.
+//! The list of turns and the usage: the statements that write them for turns, and how both are read.
 //!
-//! An engine writes a turn's summary in the transaction that begins or ends the turn. A turn is counted in the usage when its row
-//! gets an end, so it is counted once.
+//! An engine writes a turn's summary in the transaction that begins or ends the turn. A turn is counted in the usage
+//! when its row gets an end, so it is counted once.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use crate::{
 };
 
 shared_statements! {
-    /// Adds a turn, or ends one that runs. Changes nothing if the turn has ended.
+    /// Adds a turn, or ends a running one. Changes nothing if the turn has ended.
     pub TenantSql PUT_TURN = "
         INSERT INTO turns (tenant_id, created_at, response_id, request_id, key_id, user_id, wire, session_id, profile,
             requested_model, upstream, model, status, error, ended_at, first_token_ms, input_tokens, cached_input_tokens,
@@ -113,7 +113,7 @@ shared_statements! {
         SELECT created_at, response_id FROM turns
         WHERE tenant_id = $1 AND created_at >= $2 AND created_at <= $3 AND (created_at < $3 OR response_id < $4)
         ORDER BY created_at DESC, response_id DESC LIMIT 1 OFFSET $5";
-    /// What a turn spent its time on.
+    /// The spans of a turn.
     TenantSql SPANS = "SELECT spans FROM turns WHERE tenant_id = $1 AND created_at = $2 AND response_id = $3";
     TenantSql RESPONSE_OF_REQUEST = "
         SELECT response_id FROM turns WHERE tenant_id = $1 AND request_id = $2
@@ -149,10 +149,10 @@ shared_statements! {
     OperatorSql TENANTS = "SELECT id FROM tenants ORDER BY id";
 }
 
-/// Turns that one request for a page looks at in each tenant.
+/// The number of turns that one request for a page examines in each tenant.
 const LOOKED_AT: u64 = 20_000;
 
-/// The same if the text of each turn is searched.
+/// The same number if the text of each turn is searched.
 const SEARCHED: u64 = 2_000;
 
 /// The values of [`PUT_TURN`].
@@ -206,7 +206,7 @@ pub struct UsageRow<'a> {
     pub upstream: &'a str,
     /// The model of its calls; empty if none was made.
     pub model: &'a str,
-    /// What is added.
+    /// The sums to add.
     pub sums: UsageSums,
 }
 
@@ -255,7 +255,7 @@ impl UsageRow<'_> {
 
 const MS_PER_HOUR: u64 = 3_600_000;
 
-/// What an ended turn adds to the usage: a row for each model that it called.
+/// The rows of the usage that an ended turn adds to: one for each model that it called.
 pub fn usage_rows(turn: &TurnSummary) -> Vec<UsageRow<'_>> {
     let row = |upstream, model| UsageRow { turn, upstream, model, sums: UsageSums::default() };
     let mut rows: Vec<UsageRow<'_>> = Vec::new();
@@ -383,7 +383,7 @@ async fn page<C: SqlConnection>(
 ) -> Result<TurnPage, C::Failure> {
     let from = filter.from_ms.unwrap_or_default();
     let newest = filter.to_ms.map_or(i64::MAX.cast_unsigned(), |to| to.saturating_sub(1));
-    // Behind every id of the newest millisecond, unless the page continues a list.
+    // After every id of the newest millisecond, unless the page continues a list.
     let (to, before_id) = match after {
         Some(after) if after.created_at_ms <= newest => (after.created_at_ms, after.response_id.as_str()),
         _ => (newest, "~"),
@@ -433,7 +433,7 @@ fn cursor_of(turn: &ListedTurn) -> TurnCursor {
     TurnCursor { created_at_ms: turn.created_at_ms, response_id: turn.response_id.clone() }
 }
 
-/// One page from the pages of several tenants. It ends where the first of them has not looked further.
+/// Merges pages of several tenants into one. It ends where the first of them has not examined further turns.
 fn merged(pages: Vec<TurnPage>, limit: usize) -> TurnPage {
     let frontier = pages.iter().filter_map(|page| page.next.clone()).max();
     let mut turns: Vec<ListedTurn> = pages.into_iter().flat_map(|page| page.turns).collect();
@@ -451,14 +451,14 @@ fn merged(pages: Vec<TurnPage>, limit: usize) -> TurnPage {
     }
 }
 
-/// A text as it stands inside a JSON string.
+/// A text as it is written inside a JSON string.
 fn json_text(text: &str) -> String {
     let quoted = Json::string(text);
     let quoted = quoted.raw().text();
     quoted.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(quoted).to_owned()
 }
 
-/// A text inside a pattern of LIKE.
+/// A text escaped for a pattern of LIKE.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_")
 }

@@ -14,9 +14,9 @@ use tracing::{debug, warn};
 
 use super::EventView;
 
-/// How often the queue is looked at.
+/// The interval at which the queue is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// How often old deliveries are deleted.
+/// The interval at which old deliveries are deleted.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(600);
 /// The maximum number of deliveries that this process sends at once.
 const AT_ONCE: usize = 16;

@@ -231,7 +231,7 @@ fn as_json(imported: &ImportCounts, contents: &CourseFile) -> Value {
     })
 }
 
-/// A course with the names that a file of courses has.
+/// A course with the field names of a file of courses.
 fn course_as_json(course: &Course) -> Value {
     json!({
         "id": course.id,

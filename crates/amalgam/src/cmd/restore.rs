@@ -1,4 +1,4 @@
-//! `amalgam restore`: replaces the contents of the configured store by those of a backup, at once or not at all.
+//! `amalgam restore`: replaces the contents of the configured store by those of a backup, completely or not at all.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -119,7 +119,7 @@ pub(crate) async fn run(args: RestoreArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses a store that holds something, unless it may be replaced, and one that is in use in any case.
+/// Refuses a store with data, unless it may be replaced, and a store in use in any case.
 async fn refuse_data(config: &Config, force: bool) -> anyhow::Result<()> {
     let empty = match &config.store {
         StoreUrl::Sqlite(path) => Sqlite::is_empty(path).map_err(anyhow::Error::from),
@@ -139,7 +139,7 @@ async fn refuse_data(config: &Config, force: bool) -> anyhow::Result<()> {
     }
 }
 
-/// The new database is complete and checked beside the old one before it takes its place.
+/// The new database is complete and checked beside the old one before it replaces it.
 fn restore_sqlite(path: &Path, file: &BackupFile) -> anyhow::Result<BackupManifest> {
     let _locked = Sqlite::lock_against_servers(path)?;
     let database = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
@@ -195,7 +195,7 @@ fn new_secret(config: &Config, archive: &BackupReader, force: bool) -> anyhow::R
     }
 }
 
-/// Writes the key. One that is there stays, under another name.
+/// Writes the key. An existing key file is renamed, not overwritten.
 fn write_secret(path: &Path, secret: &str) -> anyhow::Result<()> {
     let context = || format!("writing {}", path.display());
     if path.exists() {

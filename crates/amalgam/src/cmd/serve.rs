@@ -48,7 +48,7 @@ pub(crate) struct ServeArgs {
     config: ConfigArgs,
 }
 
-/// What `run` starts with: gathered before the runtime has threads.
+/// The input of `run`: gathered before the runtime has threads.
 pub(crate) struct ServeInput {
     flags: Flags,
     config: Config,
@@ -110,7 +110,7 @@ pub(crate) async fn run(input: ServeInput) -> anyhow::Result<()> {
     notify(ServiceState::Ready);
 
     let (stopping, stop) = watch::channel(false);
-    // A reload changes nothing that deliveries use.
+    // A reload changes nothing that webhook deliveries use.
     let delivering = application.load();
     let reloader = Reloader { flags, config: config.clone(), settings, log, application, live };
     let shutdown = async {
@@ -142,7 +142,7 @@ pub(crate) async fn run(input: ServeInput) -> anyhow::Result<()> {
             metrics.serve(amalgam_server::metrics(app.clone()), limits(), stop.clone()).await;
         }
     };
-    // Turns whose caller has left have as long as those whose caller waits.
+    // Turns without a connected caller have as much time to end as the others.
     let working = async {
         let (report, ()) = tokio::join!(serving, metrics);
         engine.wait_for_tasks().await;
@@ -159,7 +159,7 @@ pub(crate) async fn run(input: ServeInput) -> anyhow::Result<()> {
             feed_watchdog(),
         )
     };
-    // Only the work ends; the others go on for as long as it does.
+    // Waits only for `work`; the other tasks run until it has ended.
     let report = tokio::select! {
         report = working => Some(report),
         () = shutdown => None,
@@ -213,7 +213,7 @@ async fn reload_until_stop(
                 record_signalled(&reloader, report).await;
             }
         }
-        // The caller may have left.
+        // The caller may have disconnected.
         if let Some(caller) = caller {
             let _ = caller.send(result);
         }

@@ -200,7 +200,7 @@ async fn a_restore_that_is_killed_has_replaced_everything_or_nothing() {
             killed += u32::from(child.wait().unwrap().code().is_none());
         }
         assert!(killed > 0, "{}: no restore was killed in the middle", store.name);
-        // What was left is no obstacle. PostgreSQL notices a moment later that a client is gone.
+        // The remains are no obstacle. PostgreSQL notices a moment later that a client has disconnected.
         eventually("a restore after all deaths", SOON, async || {
             spawned(&amalgam, &store, &restore).wait().unwrap().success().then_some(())
         })

@@ -31,7 +31,7 @@ async fn has_ended(socket: &mut RawConnection) -> bool {
     matches!(timeout(Duration::from_millis(20), socket.read(&mut byte)).await, Ok(Ok(0) | Err(_)))
 }
 
-/// A server with so many places, all of them taken by turns that wait for their model.
+/// A server with this number of slots, all of them taken by turns that wait for their model.
 async fn busy(settings: &str, places: usize) -> (World, Gate, Vec<amalgam_testkit::EventStream>) {
     let setup = Setup::new().tenant_key(KEY).extra(&format!("[server]\n{settings}"));
     let world = World::with(setup, &[]).await;
@@ -76,7 +76,7 @@ async fn health_checks_are_answered_while_every_place_is_taken() {
 async fn the_connection_that_was_silent_for_longest_makes_room() {
     let (world, gate, turns) = busy("max_connections = 4", 2).await;
     let client = world.amalgam.client();
-    // One that was kept after an answer, and one on which nothing was ever asked.
+    // One connection that was kept alive after an answer, and one without any request.
     let (mut kept, answer) = ask(&client, "/v1/models").await;
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     let mut silent = client.connect().await;
@@ -85,7 +85,7 @@ async fn the_connection_that_was_silent_for_longest_makes_room() {
         answer.starts_with("HTTP/1.1 200").then_some(socket)
     })
     .await;
-    // The first of them had to go; what ran went on.
+    // The first of them was closed; running requests continued.
     eventually("the end of a silent connection", PATIENCE, async || {
         (has_ended(&mut kept).await || has_ended(&mut silent).await).then_some(())
     })

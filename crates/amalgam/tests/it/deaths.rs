@@ -318,7 +318,7 @@ async fn a_process_that_slept_tells_its_callers_what_the_store_says() {
     let client = world.amalgam.client();
     let gate = Gate::new();
     let words = Script::text(&["a", "b", "c"]).reply(Wire::Chat, Delivery::Stream);
-    // One whose model goes on when the process is awake again, and one whose model stays silent.
+    // One turn whose model continues when the process resumes, and one whose model stays silent.
     world.upstream(Wire::Chat).enqueue(words.clone().hold_after(3, &gate));
     world.upstream(Wire::Chat).enqueue(words.hang_after(3));
     let request = asking(Wire::Chat, Delivery::Stream, &json!({"input": "Hi"}));

@@ -396,7 +396,7 @@ fn questions(owned: &Owned) -> Vec<Question> {
     questions
 }
 
-/// An answer without what differs from request to request, and without the ids that were asked for.
+/// An answer without the parts that differ from request to request, and without the requested ids.
 fn told(answer: &HttpAnswer, owned: &Owned) -> String {
     let mut headers: Vec<String> = answer
         .headers

@@ -206,7 +206,7 @@ fn user_message(
     }
 }
 
-/// What an upstream knows of the session, if one of the candidates keeps state.
+/// What an upstream has stored of the session, if one of the candidates stores state.
 async fn upstream_memory(
     app: &Application,
     scope: &Scope,

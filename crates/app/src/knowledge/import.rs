@@ -112,7 +112,7 @@ pub enum ImportError {
 
 /// Receives the progress of an import.
 pub trait ImportObserver {
-    /// So many more files are done.
+    /// Reports that this many more files are done.
     fn done(&mut self, files: usize);
 
     /// A file or folder cannot be read: its path and the reason.
@@ -129,7 +129,7 @@ pub struct KnowledgeImport<'a> {
     pub collection: &'a str,
     /// Embeds the chunks.
     pub embedder: &'a dyn Embedder,
-    /// What is the same for all documents.
+    /// The settings that all documents share.
     pub settings: Arc<ImportSettings>,
     /// Pauses between writes.
     pub throttle: WriteThrottle,
@@ -226,7 +226,7 @@ impl KnowledgeImport<'_> {
             .iter()
             .flat_map(|document| document.chunks.iter().map(|chunk| (&document.path, chunk)))
             .map(|(path, chunk)| {
-                // A chunk's path often says better than its text what it is about.
+                // A chunk's path often describes its subject better than its text.
                 let mut text = format!("{path} {}\n{}", chunk.symbol.as_deref().unwrap_or_default(), chunk.content);
                 text.truncate(text.floor_char_boundary(EMBEDDED_BYTES));
                 text

@@ -56,17 +56,17 @@ impl KnownLimits {
         }
     }
 
-    /// How many limits there are.
+    /// The number of limits.
     pub fn len(&self) -> usize {
         self.rules.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no limits.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// The limits of a caller and a model that `is_needed` says something about.
+    /// The limits of a caller and a model for which `is_needed` returns true.
     fn subjects(
         &self,
         turn: &LimitedTurn,

@@ -87,7 +87,7 @@ impl Arguments {
         }
     }
 
-    /// What is left to pass on at the end: the complete value if it was held, or the value at the start if no pieces
+    /// The remaining value at the end: the complete value if it was held back, or the value at the start if no pieces
     /// followed.
     pub(super) fn rest(self) -> Option<String> {
         match (self.arrived, self.collected) {

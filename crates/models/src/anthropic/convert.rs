@@ -21,7 +21,7 @@ use super::{
 /// Top-level fields that are not meant for a model.
 const NOT_FOR_MODELS: [&str; 3] = ["client_metadata", "generate", "type"];
 
-/// What the adapter knows about its upstream.
+/// The settings of the upstream that requests depend on.
 pub(super) struct Upstream<'a> {
     pub(super) name: &'a str,
     /// `max_tokens` if the caller sets no limit.

@@ -23,7 +23,7 @@ use super::{
 const OPENING: &str = "(The conversation begins.)";
 const GO_ON: &str = "(Please go on.)";
 
-/// What converting a history needs.
+/// The settings and the request that converting a history needs.
 pub(super) struct Context<'a> {
     /// The upstream's name, which identifies its own reasoning.
     pub(super) upstream: &'a str,

@@ -6,7 +6,7 @@ use futures_util::StreamExt as _;
 use super::{DEMO, ModelNames, ModelNamesSettings, OPENAI, is_pattern};
 use crate::settings::Key;
 
-/// Where the default model comes from when neither profile nor tenant nor settings name one.
+/// The source of the default model if neither profile nor tenant nor settings name one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DefaultModel {
     /// The first configured model.
@@ -31,7 +31,7 @@ impl DefaultModel {
 }
 
 impl ModelNames {
-    /// Where the default model of this installation comes from.
+    /// The source of the default model of this installation.
     pub fn default_source(&self) -> DefaultModel {
         self.default
     }

@@ -1,8 +1,8 @@
 //! Translates a request for a Responses upstream: items and parameters as the caller wrote them, except what must
 //! change.
 //!
-//! Unless the configuration says that the upstream stores responses, it stores none, and our ids are never sent to it.
-//! If it does, a call that continues an answer names it by the upstream's id.
+//! Unless the configuration says that the upstream stores responses, it stores none, and ids of this server are never
+//! sent to it. If it does, a call that continues an answer names it by the upstream's id.
 
 use amalgam_core::{AnswerContext, Chain, Delivery, Entry, History, Loss, Losses, ModelRequest, PreparedRequest, Seal};
 use amalgam_protocol::{ANTHROPIC, Content, CreateResponse, Raw, Role, Shape, Text, Tool, ToolKind, Writer};
@@ -61,7 +61,7 @@ pub(super) fn new_entries<'e, 'a>(request: &'e ModelRequest<'a>) -> &'e [Entry<'
     }
 }
 
-/// What the decoder needs to know about the request.
+/// The facts about the request that the decoder needs.
 pub(super) fn answer_context(request: &ModelRequest<'_>) -> AnswerContext {
     let included = |name: &str| request.settings.include.iter().any(|included| included == name);
     AnswerContext {

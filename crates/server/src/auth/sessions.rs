@@ -1,4 +1,4 @@
-//! Browser sessions in the store: who opens one, what it may do, and when it has ended.
+//! Browser sessions in the store: how they are opened, their rights, and when they end.
 
 use std::net::IpAddr;
 

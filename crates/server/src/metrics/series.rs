@@ -1,4 +1,4 @@
-//! What is counted for one model, upstream, tenant or tool, and metrics that are read when they are requested.
+//! The counters of one model, upstream, tenant or tool, and metrics that are read when they are requested.
 
 use std::{
     fmt,
@@ -220,7 +220,7 @@ impl TokenCounters {
     }
 }
 
-/// What is counted for a model.
+/// The counters of a model.
 pub(super) struct ModelSeries {
     pub(super) label: LabelValue,
     pub(super) tokens: TokenCounters,
@@ -228,7 +228,7 @@ pub(super) struct ModelSeries {
     pub(super) gen_ai: GenAiModel,
 }
 
-/// What is counted for a tenant.
+/// The counters of a tenant.
 pub(super) struct TenantSeries {
     ended: Counter,
     failed: Counter,
@@ -243,7 +243,7 @@ impl TenantSeries {
     }
 }
 
-/// What is counted for an upstream.
+/// The counters of an upstream.
 pub(super) struct UpstreamSeries {
     pub(super) label: LabelValue,
     ok: Counter,
@@ -258,7 +258,7 @@ impl UpstreamSeries {
     }
 }
 
-/// What is counted for a tool.
+/// The counters of a tool.
 pub(super) struct ToolSeries {
     tool: LabelValue,
     seconds: Histogram,
@@ -348,7 +348,7 @@ impl Collector for MachineCollector {
     }
 }
 
-/// What was exported to a telemetry collector, and what was dropped.
+/// The numbers of records that were exported to a telemetry collector, and dropped.
 #[derive(Debug)]
 pub(super) struct TelemetryCollector(pub(super) TelemetryMeter);
 
@@ -369,7 +369,7 @@ impl Collector for TelemetryCollector {
     }
 }
 
-/// What the system knows about the process.
+/// Values that the operating system reports about the process.
 #[derive(Debug)]
 pub(super) struct ProcessCollector {
     pub(super) started_at_ms: u64,

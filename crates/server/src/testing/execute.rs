@@ -1,4 +1,4 @@
-//! No sessions, no modes of anybody, no files, and nothing to look up.
+//! A store without sessions, modes, files and documents.
 
 use amalgam_core::{
     AuditDraft, BoxFuture, Embedder, Fault, Retrieval, RetrievalQuery, RetrievalResult, Scope,

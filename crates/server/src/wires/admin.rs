@@ -1,8 +1,8 @@
 //! `/admin`: tenants, keys, tools, assistants and turns, for operators and for the administrators of a tenant.
 //!
-//! Callers have a key with one of the scopes `admin` and `operator`. An administrator reaches its own tenant only and cannot
-//! learn which others exist; an operator reaches all tenants. Handlers read the request and call the services of
-//! `amalgam_administration`, which check the caller's rights and know the objects.
+//! Callers have a key with one of the scopes `admin` and `operator`. An administrator can access only its own tenant
+//! and cannot learn which others exist; an operator can access all tenants. Handlers read the request and call the
+//! services of `amalgam_administration`, which check the caller's rights and make the objects.
 
 mod approvals;
 mod audit;

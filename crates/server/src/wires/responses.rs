@@ -21,7 +21,7 @@ use http::header;
 use super::call::Call;
 use crate::app::CurrentApp;
 
-/// A WebSocket for a request that asks for one, else the list.
+/// Opens a WebSocket if the request asks for one, otherwise answers with the list.
 async fn list_or_open(State(app): State<CurrentApp>, request: Request) -> Response {
     if request.headers().contains_key(header::UPGRADE) {
         return websocket::open(State(app), request).await;

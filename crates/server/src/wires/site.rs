@@ -1,4 +1,4 @@
-//! What the server says about itself without a key: the home page, the documentation, `llms.txt`.
+//! Public pages of the server, which need no key: the home page, the documentation, `llms.txt`.
 
 use std::sync::Arc;
 

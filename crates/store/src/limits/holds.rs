@@ -74,7 +74,8 @@ pub(super) async fn reserve<C: SqlConnection>(
             records.push(record);
         }
     }
-    // Behind the locks: the run before this one may still have been on its way when they were asked for.
+    // After the locks are taken: the first run of a repeated transaction may have committed while this one waited for
+    // them.
     if connection.is_repeated() && connection.operator(operator, HAS_HOLD, values![hold_id]).exists().await? {
         return Ok(ReserveOutcome::Granted { held: true, rate_limits: rate_limits(&records) });
     }
@@ -120,7 +121,7 @@ fn rate_limits(records: &[LimitRecord]) -> RateLimits {
     records.iter().fold(RateLimits::default(), |tightest, record| tightest.tightest(record.rate_limits()))
 }
 
-/// Ends holds inside a transaction. A hold that is not there was settled before, and changes nothing.
+/// Settles holds inside a transaction. A missing hold was settled before, and changes nothing.
 pub async fn settle<C: SqlConnection>(connection: &C, settlements: &[HoldSettlement]) -> Result<(), C::Failure> {
     let operator = Operator::of_this_process();
     let mut settlements: Vec<&HoldSettlement> = settlements.iter().collect();
@@ -155,7 +156,7 @@ pub async fn settle<C: SqlConnection>(connection: &C, settlements: &[HoldSettlem
 /// The shares of one limit, each with what its hold has used.
 type SubjectShares = Vec<(HoldShare, Option<UsedAmounts>)>;
 
-/// Announces the threshold of a budget that was reached, and writes the counters if it does.
+/// Announces a threshold that a budget has reached, and then writes the counters. Returns whether it did.
 async fn announce<C: SqlConnection>(
     connection: &C,
     record: &mut LimitRecord,

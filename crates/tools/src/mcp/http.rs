@@ -28,7 +28,8 @@ const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
 /// The maximum number of replies to requests that a server sends during its answer.
 const MAX_REPLIES: usize = 16;
 const MAX_SESSION_BYTES: usize = 1024;
-/// The maximum number of cancellations in progress; without a cancellation the server only works in vain.
+/// The maximum number of cancellations in progress. Without a cancellation the server completes work that is not
+/// needed.
 const MAX_CANCELLATIONS: usize = 32;
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a server that refused `initialize` has to show that it uses the older transport.

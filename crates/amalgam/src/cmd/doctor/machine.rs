@@ -23,15 +23,15 @@ const EARLIEST_MS: u64 = 1_767_225_600_000;
 const APART_MS: u64 = 2_000;
 /// A clock that moved by more than the time that passed was set meanwhile.
 const JUMP_MS: u64 = 500;
-/// A file from the future was written by a clock that was ahead, or this one is behind.
+/// A file with a later time was written by a clock that was ahead, or the clock of this machine is slow.
 const FUTURE_MS: u64 = 60_000;
 /// Certificates are renewed weeks before they expire.
 const SOON: Duration = Duration::from_secs(14 * 24 * 3600);
-/// With less the store may refuse writes today.
+/// With less free space the store may refuse writes within a day.
 const LITTLE_SPACE: u64 = 1 << 30;
-/// With less it is about to.
+/// With less free space the store is about to refuse writes.
 const NO_SPACE: u64 = 64 << 20;
-/// Files beside connections of callers: the store, logs, listeners, programs of tools, connections to upstreams.
+/// Open files besides connections of callers: the store, logs, listeners, programs of tools, connections to upstreams.
 const OTHER_FILES: u64 = 512;
 
 /// Compares the clock with the time that passes while other checks run.
@@ -60,7 +60,8 @@ impl ClockWatch {
         let seen = ClockReadings {
             now_ms: now,
             drift_ms: now.abs_diff(self.began_ms.saturating_add(passed_ms)),
-            // What it said while the answer was on its way is as good as it gets.
+            // The other clock was read during the request; subtracting the request's duration leaves the certain
+            // difference.
             apart_ms: other_ms.map(|other| other.abs_diff(asked.midpoint(now)).saturating_sub(now.abs_diff(asked))),
             newest_file_ms: file_ms,
         };
@@ -74,7 +75,7 @@ fn written_ms(path: &Path) -> Option<u64> {
     u64::try_from(written.duration_since(std::time::UNIX_EPOCH).ok()?.as_millis()).ok()
 }
 
-/// What is known about the clock.
+/// The measurements of the clock.
 struct ClockReadings {
     now_ms: u64,
     drift_ms: u64,
@@ -126,7 +127,7 @@ fn file_limit(limit: Option<u64>, wanted: u64) -> Finding {
     }
 }
 
-/// Whether the disk of the data folder has room.
+/// Whether the disk of the data folder has enough free space.
 pub(super) fn disk_space(folder: &Path) -> Finding {
     const CHECK: &str = "disk space";
     match free_bytes(folder) {
@@ -148,7 +149,7 @@ fn space(free: u64, folder: &str) -> Finding {
     }
 }
 
-/// Which variables of proxies are in force, and for which upstreams.
+/// Which proxy variables are set, and for which upstreams they apply.
 pub(super) fn proxies(config: &Config, settings: &[Setting]) -> Finding {
     const CHECK: &str = "proxies";
     let names = ["http_proxy", "https_proxy", "no_proxy"];
@@ -192,7 +193,7 @@ fn is_local(url: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// How long the certificate of an upstream is valid: until this time since 1970.
+/// The finding about the validity of an upstream's certificate, which ends at this time since 1970.
 pub(super) fn certificate(upstream: &str, until: Duration) -> Finding {
     let check = format!("certificate of {upstream}");
     let left = until.saturating_sub(Duration::from_millis(now_ms()));

@@ -36,7 +36,7 @@ pub(in crate::cmd) fn period(files: &TlsFiles) -> Result<(Duration, Duration), S
 /// Reads the files again, and uses the new certificate for new connections if it is valid.
 pub(super) async fn refresh(tls: Option<&ServerTls>) {
     let Some(tls) = tls.cloned() else { return };
-    // A file system may be slow.
+    // The file system may be slow.
     let reading = tokio::task::spawn_blocking(move || {
         let refreshed = tls.refresh();
         (tls, refreshed)
@@ -52,7 +52,7 @@ pub(super) async fn refresh(tls: Option<&ServerTls>) {
     }
 }
 
-/// Watches the files for as long as it is polled.
+/// Watches the files as long as it is polled.
 pub(super) async fn watch(tls: Option<&ServerTls>) {
     if tls.is_none() {
         return std::future::pending().await;

@@ -44,7 +44,7 @@ async fn upload(client: &Client, content: &[u8]) -> Value {
     answer.json()
 }
 
-/// What a caller and an operator see of a store, whatever engine it is on.
+/// The contents of a store as a caller and an operator see them, on either engine.
 async fn seen(client: &Client, cli: &Cli, paths: &[String]) -> Vec<Value> {
     let mut seen = Vec::new();
     for path in paths {

@@ -22,7 +22,7 @@ pub(crate) const TOOL: &str = "current_time";
 /// Between two looks at what has not ended.
 pub(crate) const LOOK: Duration = Duration::from_millis(150);
 
-/// What is asked for.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Whole,
@@ -51,7 +51,7 @@ const KINDS: [Kind; 8] = [
 #[derive(Clone, Debug)]
 pub(crate) struct Promise {
     kind: Kind,
-    /// Stands in the request, and in no other one.
+    /// A text that only this request contains.
     marker: String,
     /// The response's id, once it was seen.
     id: Option<String>,
@@ -108,7 +108,7 @@ pub(crate) fn prepare(whole: &Upstream, streamed: &Upstream) {
     streamed.from_now_on(stream);
 }
 
-/// Callers that send requests until they are stopped or the server is gone; everything that was acknowledged.
+/// Callers that send requests until they are stopped or the server has ended. Returns everything that was acknowledged.
 pub(crate) async fn load(client: &Client, cycle: usize, stop: watch::Receiver<bool>) -> Vec<Promise> {
     let mut callers = JoinSet::new();
     for (number, kind) in KINDS.into_iter().cycle().take(KINDS.len() * CALLERS).enumerate() {
@@ -230,9 +230,9 @@ impl Calls {
     }
 }
 
-/// Everything that was acknowledged is there as it was acknowledged, and everything that was begun has ended. `in_hand` says
-/// how long turns have been in the hands that they are in, where there are others: one that waited goes to another process,
-/// which may die as well.
+/// Checks that everything that was acknowledged is stored, and that everything that began has ended. `in_hand` is the
+/// time for which the current processes have owned their turns, if there are several: a waiting turn is taken by
+/// another process, which may die as well.
 pub(crate) async fn settle(
     client: &Client,
     promises: &[Promise],

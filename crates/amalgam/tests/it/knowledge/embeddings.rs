@@ -59,7 +59,7 @@ async fn meaning_orders_what_words_have_found_and_a_failing_upstream_leaves_the_
             assert_eq!(library.paths("container ship", &[]), ["sea.md", "box.md"], "{about}: by meaning");
             assert_eq!(placed(&library, wire), 3, "{about}: the question has a place");
 
-            // The next import goes on with the collection's model, and places nothing twice.
+            // The next import uses the collection's model, and embeds nothing twice.
             library.write("repo/more.md", "The ship with the container.\n");
             assert_eq!(counts(&library.import("repo", &[])), [1, 0, 2, 0, 0], "{about}");
             assert_eq!(placed(&library, wire), 4, "{about}");
@@ -106,7 +106,7 @@ async fn an_import_that_an_upstream_cuts_short_goes_on_the_next_time() {
         upstream.answer_for("/embeddings", places);
         assert_eq!(counts(&library.cli.json(&import)), [2, 0, 0, 0, 0], "{}", store.name);
 
-        // Another model, and then none: everything is written anew, and the collection says which it has.
+        // Another model, and then none: everything is imported again, and the collection names its model.
         let listed =
             || library.cli.json(&["knowledge", "list", "--company-id", "1"])["data"][0]["embedding_model"].clone();
         assert_eq!(listed(), json!("chat/embed-1"), "{}", store.name);

@@ -58,7 +58,7 @@ async fn a_process_that_dies_in_a_call_names_the_tool_when_it_is_back() {
         workshop.world.start_again().await;
         let client = workshop.client();
         assert_named(&workshop, &client, id_of(&created["response"])).await;
-        // What was asked before is still there, and the tool can be called anew.
+        // The earlier messages are still in the history, and the tool can be called again.
         workshop.service.always_for("/weather", says(json!("grey")));
         let scripts = [calls("call_1", "weather", "Oslo"), Script::text(&["Grey."])];
         let response = workshop.turn(Wire::Chat, Delivery::Stream, &scripts, &question()).await;

@@ -329,7 +329,7 @@ pub(crate) async fn model_calls_are_kept_exactly(store: Engine) {
     }
 }
 
-/// A finished turn whose one call goes on from the first `shared` bytes of `earlier`'s.
+/// A finished turn whose one call shares the first `shared` bytes of `earlier`'s.
 async fn going_on(store: &Engine, earlier: Option<(&Turn, u64)>, request: &'static str, asked_at_ms: u64) -> Turn {
     let turn = Turn::new("hi");
     let base = earlier.map(|(earlier, shared)| Base { response_id: earlier.id.clone(), number: 0, shared });
@@ -401,13 +401,13 @@ pub(crate) async fn a_call_that_a_running_turn_may_build_on_stays_when_its_respo
         keep(&store, &anna(), child.beginning(begin)).await;
     }
     assert!(store.delete_response(&anna(), &parent.id).await.unwrap());
-    // Also when another one that built on it comes and goes meanwhile.
+    // Also if another response that continued it is added and deleted meanwhile.
     for child in &children {
         keep(&store, &anna(), TurnWrite { transcripts: asked(",two]", Some(&parent)), ..child.ending() }).await;
         assert_eq!(requests_of(&store, child).await, whole("[one,two]", NOW));
         assert!(store.delete_response(&anna(), &child.id).await.unwrap());
     }
-    // With the last of them it has gone, too.
+    // With the last of them it is deleted, too.
     let late = Turn::new("late");
     keep(&store, &anna(), TurnWrite { transcripts: asked(",two]", Some(&parent)), ..late.whole(None) }).await;
     assert_eq!(requests_of(&store, &late).await, asked(",two]", Some(&parent)));

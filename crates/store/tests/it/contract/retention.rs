@@ -1,4 +1,4 @@
-//! What goes with time, and what goes at once.
+//! Data that is deleted by age, and data that is deleted at once.
 
 use amalgam_core::{
     BANK_LABEL, Rights, TenantState,

@@ -54,7 +54,7 @@ pub(crate) fn answering(turn: &Turn, ticket: Ticket, heard: &SessionHistory, tex
     TurnWrite { session: Some(Box::new(session)), ..turn.ending() }
 }
 
-/// A whole turn in the thread with a profile: waits for its place, speaks, and answers what it was asked.
+/// A whole turn in the session with a profile: waits until it is first, appends its message, and writes the answer.
 pub(crate) async fn talk(
     store: &Engine,
     scope: &Scope,
@@ -390,7 +390,7 @@ pub(crate) async fn a_response_that_ended_otherwise_does_not_block(store: Engine
     assert_eq!(metadata(&store, &anna, question).await, deleted);
     store.leave_queue(&anna, next, None).await.unwrap();
 
-    // Ends of which the thread was not told.
+    // Ends that were not added to the session.
     for (status, expected) in [(Status::Failed, told("failed", message)), (Status::Completed, Vec::new())] {
         let (turn, next, question) = speak(false).await;
         let mut end = turn.completed();

@@ -1,4 +1,4 @@
-//! The list of turns and the usage: every turn once, whatever happens to its process.
+//! The list of turns and the usage: every turn once, even if its process dies.
 
 use std::time::Duration;
 
