@@ -113,11 +113,9 @@ impl MessageStream {
         let Some(item) = event.item else { return };
         match item.get_str("type").as_deref() {
             Some("reasoning") => self.reasoning_done(item, frames),
-            Some("function_call" | "custom_tool_call") => {
-                if self.open == Some(OpenBlock::Call { has_input: false }) {
-                    let arguments = Json::string(&arguments(item));
-                    self.input(arguments.raw().as_str().unwrap_or_default(), frames);
-                }
+            Some("function_call" | "custom_tool_call") if self.open == Some(OpenBlock::Call { has_input: false }) => {
+                let arguments = Json::string(&arguments(item));
+                self.input(arguments.raw().as_str().unwrap_or_default(), frames);
             }
             Some("web_search_call") => {
                 let mut blocks = Writer::default();

@@ -262,7 +262,7 @@ impl Messages {
                 Content::Parts(parts) if parts.is_empty() => {}
                 Content::Parts(parts) => match parts.as_slice() {
                     [Part { kind: PartKind::Text { text, .. }, raw }]
-                        if !is_blank(*text) && !(native && messages_fields::of(*raw).is_some()) =>
+                        if !(is_blank(*text) || native && messages_fields::of(*raw).is_some()) =>
                     {
                         writer.key("content").json_str(*text);
                     }
