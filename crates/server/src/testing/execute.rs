@@ -1,7 +1,7 @@
 //! A store without sessions, modes, files and documents.
 
 use amalgam_core::{
-    AuditDraft, BoxFuture, Embedder, Fault, Retrieval, RetrievalQuery, RetrievalResult, Scope,
+    AuditDraft, BoxFuture, EmbeddedTexts, Embedder, Fault, Retrieval, RetrievalQuery, RetrievalResult, Scope,
     store::{
         AgentSession, AgentTurn, Collection, DocumentListing, DocumentRecord, ExecuteStore, FileListing, FileRecord,
         FileStore, FoundChunk, ImportCounts, KnowledgeQuery, KnowledgeStore, Mode, ModeChange, ModeStore, NewDocument,
@@ -107,8 +107,8 @@ impl Retrieval for Nothing {
 }
 
 impl Embedder for Nothing {
-    fn embed<'a>(&'a self, _: &'a str, _: &'a [&'a str]) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Fault>> {
-        Box::pin(async { Ok(Vec::new()) })
+    fn embed<'a>(&'a self, _: &'a str, _: &'a [&'a str]) -> BoxFuture<'a, Result<EmbeddedTexts, Fault>> {
+        Box::pin(async { Ok(EmbeddedTexts { vectors: Vec::new(), call: None }) })
     }
 }
 
