@@ -19,7 +19,7 @@ target := $(or $(CARGO_TARGET_DIR),target)
 
 say = printf '\n==> %s\n' "$(1)"
 
-.PHONY: help run release dist test check lint console soak bench fmt clean
+.PHONY: help run release dist test check lint console widget soak bench fmt clean
 
 help:
 	@echo "make run     build and serve on http://$(LISTEN) with the demo model"
@@ -29,6 +29,7 @@ help:
 	@echo "make check   the quick loop: format, lints, documentation, Rust tests"
 	@echo "make lint    format, lints and documentation, with warnings denied"
 	@echo "make console build the web console: console/dist, which is committed"
+	@echo "make widget  build the widget: widget/dist, which is committed"
 	@echo "make soak    kill servers under load, $(CYCLES) times, and check what they promised"
 	@echo "make bench   measure against a bare pass-through in the same run"
 	@echo "make fmt     format the code"
@@ -61,6 +62,8 @@ test:
 	AMALGAM_BIN=$(target)/debug/amalgam scripts/postgres.sh run tests/clients/run.sh
 	@$(call say,the console)
 	AMALGAM_BIN=$(target)/debug/amalgam tests/console/run.sh
+	@$(call say,the widget)
+	AMALGAM_BIN=$(target)/debug/amalgam tests/widget/run.sh
 	@$(call say,packages)
 	AMALGAM_BIN=$(target)/debug/amalgam tests/packages/run.sh
 	@$(call say,all tests passed)
@@ -80,6 +83,9 @@ lint:
 console:
 	cd console && npm ci --no-audit --no-fund --ignore-scripts && npm run types && npm run check && npm run build
 
+widget:
+	cd widget && npm ci --no-audit --no-fund --ignore-scripts && npm run check && npm run build
+
 soak:
 	@scripts/setup.sh test
 	scripts/soak.sh $(CYCLES)
@@ -93,4 +99,4 @@ fmt:
 
 clean:
 	$(CARGO) clean
-	rm -rf tests/clients/node_modules console/node_modules examples/ide-client/node_modules examples/ide-client/dist
+	rm -rf tests/clients/node_modules console/node_modules widget/node_modules examples/ide-client/node_modules examples/ide-client/dist

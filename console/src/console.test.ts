@@ -6,14 +6,16 @@ import { diffLines } from './diff';
 import { apply } from './playground/events';
 import { bodyOf, DEFAULTS, newTurn } from './playground/model';
 import { python, snippet } from './playground/snippets';
+import { sourceOf } from './playground/source';
 import { argumentsOf, fieldsOf } from './schema-form';
 import { en } from './i18n/en';
 import { id } from './i18n/id';
 import { viewsOf } from './items';
+import { allPages } from './all-pages';
+import { namesOf, numberOf } from './form-values';
 import { match } from './match';
 import { targetsOf } from './targets';
-import { percentile } from './statistics';
-import { found, linesOf } from './ui/raw';
+import { found, indented, lineAt, linesOf } from './text-search';
 import { visibleRows } from './ui/virtual-list';
 import { roundUp } from './ui/chart';
 import { barsOf } from './waterfall';
@@ -75,10 +77,24 @@ describe('texts of turns', () => {
   test('long lines are broken without losing a character, and are searched', () => {
     const text = `a${'😀'.repeat(400)}\nneedle`;
     const lines = linesOf(text);
-    expect(lines.join('')).toBe(text.replace('\n', ''));
-    expect(lines.every((line) => !/[\ud800-\udbff]$/.test(line))).toBe(true);
-    expect(found(lines, 'NEEDLE')).toEqual([lines.length - 1]);
-    expect(found(lines, '')).toEqual([]);
+    expect(lines.map((line) => line.text).join('')).toBe(text.replace('\n', ''));
+    expect(lines.every((line) => !/[\ud800-\udbff]$/.test(line.text))).toBe(true);
+    expect(lines.every((line) => text.startsWith(line.text, line.start))).toBe(true);
+    expect(found(text, 'NEEDLE').map((place) => lineAt(lines, place))).toEqual([lines.length - 1]);
+    expect(found(text, '')).toEqual([]);
+    expect(linesOf('')).toEqual([{ start: 0, text: '' }]);
+  });
+
+  test('a match across the place where a line is broken is found, also behind characters whose lower case is longer', () => {
+    const text = `${'\u0130'.repeat(3)}${'x'.repeat(155)}Needle${'y'.repeat(300)}needle`;
+    expect(found(text, 'needle')).toEqual([158, text.length - 6]);
+  });
+
+  test('indented JSON has the same tokens', () => {
+    const text = '{"a":12345678901234567890,"a":1.0,"b":[],"c":[{"d":"x, {y: \\"z\\""}, null],"e":{ }}';
+    const shown = indented(text);
+    expect(shown).toBe('{\n  "a": 12345678901234567890,\n  "a": 1.0,\n  "b": [],\n  "c": [\n    {\n      "d": "x, {y: \\"z\\""\n    },\n    null\n  ],\n  "e": {}\n}');
+    expect(indented('data: {"a":1}')).toBe('data: {"a":1}');
   });
 
   test('calls are shown with their outputs, and unknown items are kept', () => {
@@ -100,10 +116,10 @@ describe('texts of turns', () => {
       tool_calls: [],
       spans: [],
     } as never);
-    expect(bars.map(({ name, startMs, durationMs }) => [name, startMs, durationMs])).toEqual([
-      ['turn', 0, 500],
-      ['prepare', 0, 100],
-      ['u/m', 100, 300],
+    expect(bars.map(({ step, name, startMs, durationMs }) => [step, name, startMs, durationMs])).toEqual([
+      ['turn', '', 0, 500],
+      ['prompt', '', 0, 100],
+      ['model_call', 'u/m', 100, 300],
     ]);
   });
 });
@@ -128,7 +144,8 @@ describe('the palette', () => {
     expect(targetsOf('resp_AM-1795014152511-mwm92wcf')).toEqual([{ kind: 'turn', path: '/turns/resp_AM-1795014152511-mwm92wcf' }]);
     expect(targetsOf(' req_AM-vtq34sa9 ')[0]?.kind).toBe('turn');
     expect(targetsOf('0199a0b2-1111-7222-8333-444455556666')[0]?.kind).toBe('turn');
-    expect(targetsOf('call_AM-mwm92wcfa012')[0]).toEqual({ kind: 'text', path: '/turns', query: { q: 'call_AM-mwm92wcfa012' } });
+    expect(targetsOf('call_AM-mwm92wcfa012')).toEqual([{ kind: 'turn', path: '/turns/call_AM-mwm92wcfa012' }]);
+    expect(targetsOf('sess_AM-mwm92wcfa012')).toEqual([{ kind: 'text', path: '/turns', query: { session: 'sess_AM-mwm92wcfa012' } }]);
     expect(targetsOf('42')).toEqual([{ kind: 'session', path: '/sessions/42' }]);
     for (const nothing of ['', 'turns', 'two words', 'a_b']) expect(targetsOf(nothing), nothing).toEqual([]);
   });
@@ -172,7 +189,7 @@ describe('forms', () => {
 
 describe('the playground', () => {
   const settings = { ...DEFAULTS, model: 'm', tools: '[{"type":"function","name":"f"}]' };
-  const state = { previous: null, session: null, turnId: 'turn-1' };
+  const state = { items: [], previous: null, session: null, turnId: 'turn-1' };
 
   test('requests have only what was filled in', () => {
     expect(bodyOf(settings, 'hi', state)).toEqual({ model: 'm', input: 'hi', stream: true, tools: [{ type: 'function', name: 'f' }] });
@@ -214,6 +231,39 @@ describe('the playground', () => {
     expect(execute).toMatchObject({ text: 'ab', status: 'waiting', calls: [{ callId: 'c1' }] });
   });
 
+  test('a stored turn is filled in with everything, and the history of another user is sent as items', async () => {
+    const message = (role: string, text: string): object => ({ type: 'message', id: 'msg_1', role, content: [{ type: 'input_text', text }] });
+    const stored = (previous: string | null, text: string): never =>
+      ({
+        id: 'resp_2',
+        user: 'ada',
+        summary: { door: 'responses', tenant_id: 1, requested_model: 'm' },
+        input: [message('user', text)],
+        response: { model: 'm', previous_response_id: previous, temperature: 0.5, top_p: 0.9, reasoning: { effort: 'low' }, instructions: 'Be kind.', output: [message('assistant', 'Yes.')] },
+      }) as never;
+    const read = async (): Promise<never> => stored(null, 'First');
+    const own = await sourceOf(stored('resp_1', 'Second'), false, true, read);
+    expect(own.settings).toMatchObject({ model: 'm', temperature: '0.5', topP: '0.9', reasoning: 'low', instructions: 'Be kind.' });
+    expect([own.text, own.conversation.previous, own.conversation.items]).toEqual(['Second', 'resp_1', []]);
+    const after = await sourceOf(stored('resp_1', 'Second'), true, true, read);
+    expect([after.text, after.conversation.previous]).toEqual(['', 'resp_2']);
+    const foreign = await sourceOf(stored('resp_1', 'Second'), false, false, read);
+    expect([foreign.text, foreign.conversation.previous]).toEqual(['Second', null]);
+    expect(foreign.conversation.items.map((item) => [item.role, item.id])).toEqual([['user', undefined], ['assistant', undefined]]);
+    expect(bodyOf(foreign.settings, 'Second', foreign.conversation).input).toHaveLength(3);
+  });
+
+  test('copied code of the execute API opens a session first', () => {
+    const execute = { ...DEFAULTS, door: 'execute' as const, mode: 'QA', model: 'home' };
+    const body = bodyOf(execute, 'Hi', state);
+    for (const language of ['curl', 'python', 'typescript'] as const) {
+      const text = snippet(language, execute, body, 'http://x');
+      expect(text, language).toContain('/api/agent/sessions');
+      expect(text, language).toContain('AgentContextId');
+      expect(text, language).not.toContain('SESSION_ID');
+    }
+  });
+
   test('copied code is complete in every language', () => {
     const body = bodyOf(settings, "it's", state);
     expect(snippet('curl', settings, body, 'http://x')).toContain("it'\\''s");
@@ -224,14 +274,34 @@ describe('the playground', () => {
 });
 
 describe('numbers', () => {
-  test('an axis ends at a round number, and percentiles are values of the list', () => {
+  test('an axis ends at a round number', () => {
     expect([0, 3, 7, 42, 1001].map(roundUp)).toEqual([1, 5, 10, 50, 2000]);
-    expect(percentile([5, 1, 3], 50)).toBe(3);
-    expect(percentile([5, 1, 3], 95)).toBe(5);
-    expect(percentile([], 50)).toBeNull();
   });
 
   test('values in a path are escaped, and empty ones are left out of the query', () => {
     expect(address('/admin/tools/{name}', { path: { name: 'a/b c' }, query: { x: '', y: 1, z: null } })).toBe('/admin/tools/a%2Fb%20c?y=1');
+  });
+});
+
+describe('forms and exports', () => {
+  test('a number of a form is read as it was typed, and anything else is none', () => {
+    expect(['', ' 12 ', '1_000', '0'].map((text) => numberOf(text, true))).toEqual([null, 12, 1000, 0]);
+    expect(['-1', '1.5', '1e3', 'many', '9'.repeat(16)].map((text) => numberOf(text, true))).toEqual(Array(5).fill(undefined));
+    expect(['1.5', '0.000000001', '1.0000000001'].map((text) => numberOf(text, false))).toEqual([1.5, 1e-9, undefined]);
+  });
+
+  test('names are one a line, each once, and none at all is no list', () => {
+    expect(namesOf(' a \n\nb\na\n')).toEqual(['a', 'b']);
+    expect(namesOf(' \n')).toBeNull();
+  });
+
+  test('an export has every page, however many there are', async () => {
+    const asked: (string | number | null)[] = [];
+    const all = await allPages<number>((after) => {
+      asked.push(after);
+      const first = after === null ? 0 : Number(after);
+      return Promise.resolve({ rows: [first], next: first < 2500 ? first + 1 : null });
+    });
+    expect([all.length, asked.slice(0, 3)]).toEqual([2501, [null, 1, 2]]);
   });
 });

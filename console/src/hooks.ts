@@ -104,6 +104,17 @@ export function useNow(interval: number): number {
   return now;
 }
 
+/** Whether the page is visible: nothing is asked again for a page that is not seen. */
+export function useVisible(): boolean {
+  const [visible, setVisible] = useState(document.visibilityState !== 'hidden');
+  useEffect(() => {
+    const change = (): void => setVisible(document.visibilityState !== 'hidden');
+    document.addEventListener('visibilitychange', change);
+    return () => document.removeEventListener('visibilitychange', change);
+  }, []);
+  return visible;
+}
+
 /** A value that follows another one after a pause. */
 export function useDelayed<T>(value: T, ms: number): T {
   const [delayed, setDelayed] = useState(value);

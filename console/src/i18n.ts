@@ -32,6 +32,12 @@ export function setLanguage(value: Language): void {
   }
 }
 
+/** A word of the API in the user's language; the word itself if there is no text for it. */
+export function word(kind: 'status' | 'door' | 'span' | 'kind', value: string): string {
+  const texts: Record<string, string> = DICTIONARIES[language.value];
+  return texts[`${kind}.${value}`] ?? value.replaceAll('_', ' ');
+}
+
 /** The text with this key, with `{name}` replaced by values. */
 export function t(key: Key, values: Record<string, string | number> = {}): string {
   const text = DICTIONARIES[language.value][key];

@@ -6,6 +6,7 @@ import './styles/base.css';
 import './styles/layout.css';
 import './styles/parts.css';
 import './styles/pages.css';
+import './styles/manage.css';
 import { language, t } from './i18n';
 import { find, isAllowed } from './pages';
 import { listenForPalette, Palette } from './palette';

@@ -1,7 +1,7 @@
 // The pages and their place in the navigation. A page's script is loaded when it is opened for the first time.
 
 import type { ComponentType } from 'preact';
-import { isAdmin, isOperator, mayUse } from './session';
+import { maySee, mayUse } from './session';
 import type { Key } from './i18n';
 import { match } from './match';
 import type { IconName } from './ui/icons';
@@ -16,8 +16,6 @@ export interface PageInfo {
   allowed?: () => boolean;
 }
 
-const seesTenant = (): boolean => isAdmin.value || isOperator.value || !mayUse.value;
-
 export const PAGES: PageInfo[] = [
   { path: '/', load: () => import('./pages/home'), entry: { label: 'nav.home', icon: 'home', group: 'observe' } },
   { path: '/turns', load: () => import('./pages/turns'), entry: { label: 'nav.turns', icon: 'list', group: 'observe' } },
@@ -25,6 +23,8 @@ export const PAGES: PageInfo[] = [
   { path: '/compare', load: () => import('./pages/compare') },
   { path: '/sessions', load: () => import('./pages/sessions'), entry: { label: 'nav.sessions', icon: 'chat', group: 'observe' } },
   { path: '/sessions/:id', load: () => import('./pages/session') },
+  { path: '/agent-sessions/:id', load: () => import('./pages/agent-session') },
+  { path: '/conversations/:id', load: () => import('./pages/conversation') },
   { path: '/usage', load: () => import('./pages/usage'), entry: { label: 'nav.usage', icon: 'chart', group: 'observe' } },
   { path: '/playground', load: () => import('./pages/playground'), entry: { label: 'nav.playground', icon: 'play', group: 'build' }, allowed: () => mayUse.value },
   { path: '/profiles', load: () => import('./pages/profiles'), entry: { label: 'nav.profiles', icon: 'person', group: 'build' } },
@@ -33,8 +33,10 @@ export const PAGES: PageInfo[] = [
   { path: '/tools', load: () => import('./pages/tools'), entry: { label: 'nav.tools', icon: 'tool', group: 'build' } },
   { path: '/tools/:name', load: () => import('./pages/tool') },
   { path: '/knowledge', load: () => import('./pages/knowledge'), entry: { label: 'nav.knowledge', icon: 'book', group: 'build' } },
+  { path: '/courses', load: () => import('./pages/courses'), entry: { label: 'nav.courses', icon: 'course', group: 'build' } },
   { path: '/approvals', load: () => import('./pages/approvals'), entry: { label: 'nav.approvals', icon: 'check', group: 'run' } },
   { path: '/keys', load: () => import('./pages/keys'), entry: { label: 'nav.keys', icon: 'key', group: 'run' } },
+  { path: '/limits', load: () => import('./pages/limits'), entry: { label: 'nav.limits', icon: 'gauge', group: 'run' } },
   { path: '/tenants/:id', load: () => import('./pages/tenant') },
   { path: '/system', load: () => import('./pages/system'), entry: { label: 'nav.system', icon: 'gear', group: 'run' } },
   { path: '/api', load: () => import('./pages/api'), entry: { label: 'nav.api', icon: 'code', group: 'run' } },
@@ -52,5 +54,5 @@ export function find(path: string): { page: PageInfo; parameters: Record<string,
 }
 
 export function isAllowed(page: PageInfo): boolean {
-  return page.allowed ? page.allowed() : seesTenant();
+  return page.allowed ? page.allowed() : maySee.value;
 }

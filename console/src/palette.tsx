@@ -2,10 +2,11 @@
 
 import { signal } from '@preact/signals';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { language, setLanguage, t } from './i18n';
+import { call } from './api/client';
+import { language, setLanguage, t, type Key } from './i18n';
 import { isAllowed, PAGES } from './pages';
 import { go } from './router';
-import { signOut } from './session';
+import { isOperator, maySee, mayChange, signOut } from './session';
 import { targetsOf } from './targets';
 import { setTheme } from './theme';
 import { Icon, type IconName } from './ui/icons';
@@ -45,7 +46,8 @@ function PaletteDialog({ close }: { close: () => void }) {
     element?.showModal();
     return () => element?.close();
   }, []);
-  const entries = useMemo(() => entriesFor(text), [text]);
+  const objects = useObjects();
+  const entries = useMemo(() => entriesFor(text, objects), [text, objects]);
   const choose = (entry: Entry | undefined): void => {
     if (!entry) return;
     close();
@@ -92,7 +94,7 @@ function PaletteDialog({ close }: { close: () => void }) {
       />
       <ul class="palette-list" id="palette-list" role="listbox" aria-label={t('palette.label')}>
         {entries.map((entry, index) => (
-          <li key={entry.label} id={`palette-${index}`} role="option" aria-selected={index === selected} onClick={() => choose(entry)}>
+          <li key={`${entry.hint} ${entry.label}`} id={`palette-${index}`} role="option" aria-selected={index === selected} onClick={() => choose(entry)}>
             <Icon name={entry.icon} />
             <span class="grow">{entry.label}</span>
             <span class="small muted">{entry.hint}</span>
@@ -104,7 +106,29 @@ function PaletteDialog({ close }: { close: () => void }) {
   );
 }
 
-function entriesFor(text: string): Entry[] {
+/** Profiles, tools and keys by name, and the actions that need rights. Read when the palette is opened. */
+function useObjects(): Entry[] {
+  const [objects, setObjects] = useState<Entry[]>([]);
+  useEffect(() => {
+    if (!maySee.value) return;
+    const stop = new AbortController();
+    const add = (entries: Entry[]): void => setObjects((before) => [...before, ...entries]);
+    const { signal } = stop;
+    const query = { limit: 100 };
+    // A list that cannot be read is left out: the page of the list says why.
+    call('get', '/admin/profiles', { query, signal }).then((list) => add(list.data.map((profile) => entry(profile.slug, 'nav.profiles', 'person', `/profiles/${encodeURIComponent(profile.slug)}`))), () => {});
+    call('get', '/admin/tools', { query, signal }).then((list) => add(list.data.map((tool) => entry(tool.name, 'nav.tools', 'tool', `/tools/${encodeURIComponent(tool.name)}`))), () => {});
+    call('get', '/admin/keys', { query, signal }).then((list) => add(list.data.map((key) => entry([key.label, key.prefix].filter(Boolean).join(' '), 'nav.keys', 'key', '/keys'))), () => {});
+    return () => stop.abort();
+  }, []);
+  return objects;
+}
+
+function entry(label: string, hint: Key, icon: IconName, path: string): Entry {
+  return { label, hint: t(hint), icon, run: () => go(path) };
+}
+
+function entriesFor(text: string, objects: Entry[]): Entry[] {
   const id = text.trim();
   const jumps: Entry[] = targetsOf(id).map(({ kind, path, query }) => ({
     label: kind === 'session' ? t('palette.session', { id }) : kind === 'text' ? t('palette.search', { text: id }) : t('palette.turn', { id }),
@@ -124,8 +148,10 @@ function entriesFor(text: string): Entry[] {
     { label: language.value === 'en' ? 'Bahasa Indonesia' : 'English', hint: t('palette.action'), icon: 'book', run: () => setLanguage(language.value === 'en' ? 'id' : 'en') },
     { label: t('action.signOut'), hint: t('palette.action'), icon: 'out', run: () => void signOut() },
   ];
+  if (mayChange.value) actions.unshift(entry(t('profiles.new'), 'palette.action', 'plus', '/profiles'), entry(t('tools.new'), 'palette.action', 'plus', '/tools'), entry(t('keys.new'), 'palette.action', 'plus', '/keys'));
+  if (isOperator.value) actions.unshift(entry(t('system.reload'), 'palette.action', 'refresh', '/system'));
   const wanted = id.toLowerCase();
   const search: Entry[] =
     id && !jumps.length ? [{ label: t('palette.search', { text: id }), hint: t('nav.turns'), icon: 'search', run: () => go('/turns', { q: id }) }] : [];
-  return [...jumps, ...[...pages, ...actions].filter((entry) => entry.label.toLowerCase().includes(wanted)), ...search].slice(0, 12);
+  return [...jumps, ...[...pages, ...(wanted ? objects : []), ...actions].filter((entry) => entry.label.toLowerCase().includes(wanted)), ...search].slice(0, 12);
 }

@@ -16,6 +16,13 @@ function read(): Location {
 
 export const location = signal<Location>(read());
 
+let navigated = false;
+
+/** Whether another page than the first one was opened. */
+export function hasNavigated(): boolean {
+  return navigated;
+}
+
 /** The address of a page for a link. */
 export function href(path: string, query?: Record<string, string | null | undefined>): string {
   const search = new URLSearchParams();
@@ -31,7 +38,10 @@ export function go(path: string, query?: Record<string, string | null | undefine
   window.history[replace ? 'replaceState' : 'pushState'](null, '', target);
   const before = location.value.path;
   location.value = read();
-  if (location.value.path !== before) window.scrollTo(0, 0);
+  if (location.value.path !== before) {
+    navigated = true;
+    window.scrollTo(0, 0);
+  }
 }
 
 /** Follows links inside the console without loading the page again. */

@@ -2,6 +2,7 @@
 
 import { computed, signal } from '@preact/signals';
 import { ApiError, call, csrfToken, setCsrf, whenSignedOut, type Schemas } from './api/client';
+import { clearDrafts } from './drafts';
 import { refusalText, signInRefusal } from './single-sign-on';
 
 export type Session = Schemas['CurrentConsoleSession'];
@@ -19,6 +20,8 @@ const has = (right: string) => computed(() => session.value?.rights.some((one) =
 export const isOperator = has('operator');
 export const isAdmin = has('admin');
 export const mayUse = has('use');
+/** Whether the session may see what its tenant has. */
+export const maySee = computed(() => session.value?.rights.some((one) => one === 'view' || one === 'admin' || one === 'operator') ?? false);
 /** Whether the session may change things of its tenant. */
 export const mayChange = computed(() => isAdmin.value || isOperator.value);
 
@@ -85,6 +88,7 @@ export async function signOut(): Promise<void> {
     if (!(error instanceof ApiError) || error.status !== 401) throw error;
   }
   setCsrf(null);
+  clearDrafts();
   session.value = null;
   // The provider's sign-out comes back to this page.
   if (elsewhere) window.location.assign(elsewhere);

@@ -24,6 +24,9 @@ export function Shell({ children }: { children: ComponentChildren }) {
   const isMac = navigator.platform.startsWith('Mac');
   return (
     <div class="shell">
+      <a class="skip" href="#content" onClick={toContent}>
+        {t('nav.skip')}
+      </a>
       <Navigation />
       <button type="button" class={`sheet${navigationOpen.value ? ' open' : ''}`} aria-label={t('action.close')} onClick={() => (navigationOpen.value = false)} />
       <div class="main">
@@ -44,6 +47,12 @@ export function Shell({ children }: { children: ComponentChildren }) {
       <Toasts />
     </div>
   );
+}
+
+/** The link is no navigation: it moves the focus past the menus. */
+function toContent(event: Event): void {
+  event.preventDefault();
+  document.getElementById('content')?.focus();
 }
 
 function Navigation() {

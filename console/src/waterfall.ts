@@ -4,6 +4,8 @@ import type { Schemas } from './api/client';
 
 export interface Bar {
   name: string;
+  /** The kind of step, which has a text in the user's language. */
+  step?: string;
   kind: 'turn' | 'model' | 'tool' | 'queue' | 'store' | 'prompt' | 'other';
   startMs: number;
   durationMs: number;
@@ -23,12 +25,13 @@ export function barsOf(turn: Turn): Bar[] {
   if (turn.spans?.length) return barsOfSpans(turn.spans);
   const bars: Bar[] = [];
   const total = turn.summary?.duration_ms;
-  if (total !== null && total !== undefined) bars.push({ name: 'turn', kind: 'turn', startMs: 0, durationMs: total, depth: 0 });
+  if (total !== null && total !== undefined) bars.push({ name: '', step: 'turn', kind: 'turn', startMs: 0, durationMs: total, depth: 0 });
   const first = turn.calls[0];
-  if (first && first.asked_at_ms > begun) bars.push({ name: 'prepare', kind: 'prompt', startMs: 0, durationMs: first.asked_at_ms - begun, depth: 1 });
+  if (first && first.asked_at_ms > begun) bars.push({ name: '', step: 'prompt', kind: 'prompt', startMs: 0, durationMs: first.asked_at_ms - begun, depth: 1 });
   for (const call of turn.calls) {
     bars.push({
       name: `${call.upstream}/${call.model}`,
+      step: 'model_call',
       kind: 'model',
       startMs: call.asked_at_ms - begun,
       durationMs: call.duration_ms,
@@ -46,11 +49,12 @@ const KINDS: Record<Span['kind'], Bar['kind']> = { queue: 'queue', prompt: 'prom
 /** One bar for each span, below one for all of them together. */
 function barsOfSpans(spans: Span[]): Bar[] {
   const end = Math.max(...spans.map((span) => span.start_us + span.duration_us));
-  const whole: Bar = { name: 'turn', kind: 'turn', startMs: 0, durationMs: end / 1000, depth: 0 };
+  const whole: Bar = { name: '', step: 'turn', kind: 'turn', startMs: 0, durationMs: end / 1000, depth: 0 };
   const bars = spans.map((span): Bar => {
     const first = (span.attributes as Record<string, unknown> | null | undefined)?.first_token_us;
     return {
-      name: span.kind === span.name ? span.name : `${span.kind.replace('_', ' ')} ${span.name}`,
+      name: span.kind === span.name ? '' : span.name,
+      step: span.kind,
       kind: KINDS[span.kind] ?? 'other',
       startMs: span.start_us / 1000,
       durationMs: span.duration_us / 1000,

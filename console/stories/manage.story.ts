@@ -24,6 +24,7 @@ describe('pages that change something', () => {
     await page.getByRole('link', { name: 'New profile' }).click();
     await page.getByLabel('Name').fill('poet');
     await page.getByLabel('Prompt').fill('You write poems.\nShort ones.');
+    await page.getByRole('button', { name: 'Show all tools' }).click();
     await page.getByLabel('get_course_detail').check();
     await page.getByRole('button', { name: 'Review and save' }).click();
     await page.getByRole('button', { name: 'Save', exact: true }).click();
@@ -79,7 +80,7 @@ describe('pages that change something', () => {
     await page.getByLabel('course_id *').fill('28');
     await page.getByRole('button', { name: 'Run' }).click();
     await page.getByText('Leadership Foundations').waitFor();
-    await page.getByLabel('Profile').fill('course-assistant');
+    await page.getByLabel('Profile').selectOption('course-assistant');
     await page.getByRole('button', { name: 'Check' }).click();
     await page.locator('.bullets li').first().waitFor();
     await visitor.look('tool', { fullPage: true });
@@ -167,9 +168,11 @@ describe('pages that change something', () => {
     await visitor.open('/system');
     await visitor.settled('System');
     await page.getByText('ready').waitFor();
-    await page.getByRole('button', { name: 'Reload the configuration' }).click();
-    await page.getByText('The configuration has not changed.').waitFor();
     await visitor.look('system');
+    await page.getByRole('tab', { name: 'Configuration' }).click();
+    await page.getByRole('button', { name: 'Look for changes' }).click();
+    await page.getByText('The configuration has not changed.').waitFor();
+    await page.getByRole('button', { name: 'Close' }).click();
     await page.getByRole('tab', { name: 'Audit' }).click();
     await page.getByText('tenant.create').first().waitFor();
     await visitor.look('audit');
@@ -186,6 +189,16 @@ describe('pages that change something', () => {
     await page.getByRole('button', { name: 'Done' }).click();
     await page.getByText('http://127.0.0.1:9/hook').waitFor();
     await visitor.look('webhooks');
+    await page.getByRole('button', { name: 'Change' }).click();
+    await page.getByRole('dialog').getByLabel('response.failed').check();
+    await visitor.look('webhook-change');
+    await page.getByRole('dialog').getByRole('button', { name: 'Save' }).click();
+    await page.getByRole('row', { name: /response\.failed/ }).waitFor();
+    await page.getByRole('button', { name: 'Rotate secret' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Rotate secret' }).click();
+    await page.getByText('The secret was replaced').waitFor();
+    expect((await page.getByRole('dialog').locator('pre').innerText()).trim()).toMatch(/^whsec_/);
+    await page.getByRole('button', { name: 'Done' }).click();
     visitor.expectQuiet();
   });
 });

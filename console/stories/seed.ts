@@ -6,7 +6,7 @@ export const HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hack
 
 export const SECOND_TENANT_SECRET = 'the second tenant has a secret';
 
-export const seeded: { ids: string[]; toolTurn: string; hostileTurn: string; longTurn: string; secondKey: string; viewKey: string; secondTurn: string; sessionId: string } = {
+export const seeded: { ids: string[]; toolTurn: string; hostileTurn: string; longTurn: string; secondKey: string; viewKey: string; secondTurn: string; secondTenant: number; sessionId: string } = {
   ids: [],
   toolTurn: '',
   hostileTurn: '',
@@ -14,6 +14,7 @@ export const seeded: { ids: string[]; toolTurn: string; hostileTurn: string; lon
   secondKey: '',
   viewKey: '',
   secondTurn: '',
+  secondTenant: 0,
   sessionId: '',
 };
 
@@ -37,9 +38,12 @@ export async function seed(world: World): Promise<void> {
   const session = await world.api('POST', '/api/agent/sessions', { Mode: 'QA' });
   await world.api('POST', '/api/agent/execute', { SessionId: session.body.SessionId, TurnId: 'turn-1', Instruction: 'What is a turn?' });
   await world.api('POST', '/v1/responses', { model: 'no-such-model', input: 'This fails.' });
+  await world.api('POST', '/v1/responses', { model: 'story/broken', input: 'This fails at the upstream.' });
+  for (let index = 0; index < 3; index += 1) await respond({ model: 'priced', input: 'What does this cost?' }, 'ada');
 
   const tenant = await world.api('POST', '/admin/tenants', { name: 'second tenant' });
   const key = await world.api('POST', '/admin/keys', { tenant_id: tenant.body.id, scopes: ['use', 'admin'], label: 'second' });
+  seeded.secondTenant = tenant.body.id as number;
   seeded.secondKey = key.body.key as string;
   seeded.secondTurn = await respond({ input: SECOND_TENANT_SECRET }, 'eko', seeded.secondKey);
   const view = await world.api('POST', '/admin/keys', { scopes: ['view'], label: 'reader' });

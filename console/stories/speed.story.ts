@@ -7,6 +7,9 @@ import { World } from './world';
 /** CPU time of the page for one step of scrolling, in milliseconds: the machine of the tests is busy with other work too. */
 const STEP = 50;
 const ROWS = 100_000;
+/** The longest task of a page while a stream arrives, and the first paint on a cold start, in milliseconds. */
+const LONG_TASK = 100;
+const PAINT = 1000;
 
 function row(index: number): object {
   const at = 1_795_000_000_000 - index * 1000;
@@ -51,7 +54,7 @@ describe('speed', () => {
       const from = after ? Number(/row(\d+)$/.exec(after)?.[1]) + 1 : 0;
       // Larger pages than the server's, so that the test ends soon.
       const data = Array.from({ length: Math.min(10_000, ROWS - from) }, (_, index) => row(from + index));
-      return route.fulfill({ json: { object: 'list', data, first_id: null, last_id: null, has_more: from + data.length < ROWS } });
+      return route.fulfill({ json: { object: 'list', data, first_id: null, last_id: `resp_AM-1-row${from + data.length - 1}`, has_more: from + data.length < ROWS } });
     });
     await visitor.open('/turns');
     await page.locator('.v-row').first().waitFor();
@@ -85,15 +88,20 @@ describe('speed', () => {
     const events = Array.from({ length: 2000 }, (_, index) => `event: response.output_text.delta\ndata: {"type":"response.output_text.delta","delta":"word${index} "}\n\n`);
     const end = 'event: response.completed\ndata: {"type":"response.completed","response":{"id":"resp_1","status":"completed"}}\n\n';
     await page.route('**/v1/responses', (route) => route.fulfill({ status: 200, contentType: 'text/event-stream', body: events.join('') + end }));
-    await visitor.open('/playground');
-    await visitor.settled('Playground');
-    await page.evaluate(WATCH);
-    await page.getByLabel('Message').fill('Go');
-    await page.getByRole('button', { name: 'Send' }).click();
-    await page.getByText('word1999').waitFor();
-    const long = (await page.evaluate('window.longTasks')) as number[];
-    console.log(`a stream of 2,001 events: long tasks ${JSON.stringify(long)}`);
-    expect(Math.max(0, ...long)).toBeLessThan(300);
+    // The best of three: a task is long by the clock, and other processes of this machine take its time.
+    let longest = Number.POSITIVE_INFINITY;
+    for (let attempt = 0; attempt < 3 && longest > LONG_TASK; attempt += 1) {
+      await visitor.open('/playground');
+      await visitor.settled('Playground');
+      await page.evaluate(WATCH);
+      await page.getByLabel('Message').fill('Go');
+      await page.getByRole('button', { name: 'Send' }).click();
+      await page.getByText('word1999').waitFor();
+      const long = (await page.evaluate('window.longTasks')) as number[];
+      console.log(`a stream of 2,001 events: long tasks ${JSON.stringify(long)}`);
+      longest = Math.max(0, ...long);
+    }
+    expect(longest).toBeLessThanOrEqual(LONG_TASK);
     await page.getByText(/^Events \(2,001\)/).click();
     expect(await page.locator('.play-events .v-row').count()).toBeLessThan(60);
     visitor.expectQuiet();
@@ -101,16 +109,19 @@ describe('speed', () => {
   });
 
   test('the first page is painted soon on a cold start', async () => {
-    const visitor = await world.visitor();
-    await visitor.open('/');
-    await visitor.page.getByRole('heading', { name: 'Sign in to the console' }).waitFor();
-    // The entry appears with the frame after the one that painted.
-    const entry = await visitor.page.waitForFunction(() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime);
-    const paint = (await entry.jsonValue()) ?? 0;
-    console.log(`first contentful paint after ${Math.round(paint)} ms`);
-    expect(paint).toBeGreaterThan(0);
-    expect(paint).toBeLessThan(5000);
-    visitor.expectQuiet();
-    await visitor.close();
+    let best = Number.POSITIVE_INFINITY;
+    for (let attempt = 0; attempt < 3 && best > PAINT; attempt += 1) {
+      const visitor = await world.visitor();
+      await visitor.open('/');
+      await visitor.page.getByRole('heading', { name: 'Sign in to the console' }).waitFor();
+      // The entry appears with the frame after the one that painted.
+      const entry = await visitor.page.waitForFunction(() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime);
+      best = (await entry.jsonValue()) ?? Number.POSITIVE_INFINITY;
+      console.log(`first contentful paint after ${Math.round(best)} ms`);
+      visitor.expectQuiet();
+      await visitor.close();
+    }
+    expect(best).toBeGreaterThan(0);
+    expect(best).toBeLessThanOrEqual(PAINT);
   });
 });

@@ -11,14 +11,15 @@ describe('turns', () => {
   });
   afterAll(() => world.stop());
 
-  test('the overview shows the last day with three requests', async () => {
+  test('the overview shows the last day with one request', async () => {
     const visitor = await world.signedIn();
     await visitor.settled('Overview');
     const before = visitor.requests.length;
     await visitor.page.reload();
     await visitor.settled('Overview');
     await visitor.page.getByText('Turns by hour').first().waitFor();
-    expect(visitor.requests.slice(before).filter((request) => request !== 'GET /admin/console')).toHaveLength(3);
+    expect(visitor.requests.slice(before).filter((request) => request !== 'GET /admin/console')).toEqual(['GET /admin/overview']);
+    await visitor.page.getByRole('link', { name: /: 1$/ }).waitFor();
     await visitor.look('home', { fullPage: true });
     visitor.expectQuiet();
     await visitor.close();
@@ -78,13 +79,12 @@ describe('turns', () => {
     for (const [tab, name] of [
       ['Time line', 'turn-time'],
       ['Tool calls', 'turn-tools'],
-      ['Context', 'turn-context'],
     ] as const) {
       await page.getByRole('tab', { name: tab }).click();
       await visitor.look(name);
     }
     await page.getByRole('tab', { name: 'Model calls' }).click();
-    await page.getByRole('button', { name: 'Show raw text' }).first().click();
+    await page.getByRole('button', { name: 'Show exact text' }).first().click();
     await page.getByLabel('Find in Request to the upstream').first().fill('course_id');
     await page.getByText('1 / ').first().waitFor();
     await visitor.look('turn-raw');

@@ -1,16 +1,17 @@
 // A server with data, a browser that reports every error, and what a story checks on each page.
 
 import { spawn, type ChildProcess } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { appendFileSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { chromium, type Browser, type BrowserContext, type Page } from 'playwright-core';
 import { expect } from 'vitest';
 import { seed } from './seed';
+import { Upstream } from './upstream';
 
 const ROOT = path.join(path.dirname(fileURLToPath(import.meta.url)), '../..');
-const BINARY = process.env.AMALGAM_BIN ?? path.join(ROOT, 'target/debug/amalgam');
+export const BINARY = process.env.AMALGAM_BIN ?? path.join(ROOT, 'target/debug/amalgam');
 const CHROMIUM = process.env.CHROMIUM_BIN ?? '/usr/bin/chromium';
 const SHOTS = process.env.CONSOLE_SHOTS ?? path.join(ROOT, 'target/console-shots');
 const AXE = readFileSync(path.join(ROOT, 'console/node_modules/axe-core/axe.min.js'), 'utf8');
@@ -30,13 +31,15 @@ export class World {
     private readonly server: ChildProcess,
     private readonly folder: string,
     private readonly browser: Browser,
+    readonly upstream: Upstream,
   ) {}
 
   /** `more` is added to the configuration. */
   static async start(more = ''): Promise<World> {
     mkdirSync(SHOTS, { recursive: true });
+    const upstream = await Upstream.start();
     const folder = mkdtempSync(path.join(tmpdir(), 'amalgam-console-'));
-    writeFileSync(path.join(folder, 'amalgam.toml'), '[server]\nlisten = "127.0.0.1:0"\n\n[egress]\nallow_private = ["127.0.0.1:9"]\n' + more);
+    writeFileSync(path.join(folder, 'amalgam.toml'), '[server]\nlisten = "127.0.0.1:0"\n\n[limits]\nbody_bytes = "16MiB"\n\n[egress]\nallow_private = ["127.0.0.1:9"]\n\n[upstreams.demo]\nkind = "demo"\n\n[upstreams.story]\nkind = "chat"\nmodels = ["slow", "instant", "broken"]\nretries = 0\nbase_url = "' + upstream.url + '"\n\n[models.priced]\nupstream = "story"\nmodel = "instant"\nprice.input = 2500.0\nprice.output = 10000.0\n' + more);
     const server = spawn(BINARY, ['serve', '--config', path.join(folder, 'amalgam.toml'), '--data', path.join(folder, 'data')], {
       env: { PATH: process.env.PATH, AMALGAM_BOOTSTRAP_KEY: OPERATOR_KEY },
       stdio: ['ignore', 'pipe', 'ignore'],
@@ -55,7 +58,7 @@ export class World {
       headless: true,
       args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'],
     });
-    const world = new World(url, server, folder, browser);
+    const world = new World(url, server, folder, browser, upstream);
     await seed(world);
     return world;
   }
@@ -65,7 +68,13 @@ export class World {
     const ended = new Promise((resolve) => this.server.once('exit', resolve));
     this.server.kill('SIGTERM');
     await ended;
+    await this.upstream.stop();
     rmSync(this.folder, { recursive: true, force: true });
+  }
+
+  /** Adds to the configuration file of the server, which reads it when it is asked to. */
+  configure(text: string): void {
+    appendFileSync(path.join(this.folder, 'amalgam.toml'), `\n${text}`);
   }
 
   /** Calls the API as a program. */
@@ -164,7 +173,7 @@ export class Visitor {
   }
 
   private async serveFromDisk(dist: string): Promise<void> {
-    await this.context.route(`${this.world.url}/console**`, async (route) => {
+    await this.context.route(/^http:\/\/127\.0\.0\.1:\d+\/console(\/|$|\?)/, async (route) => {
       const name = new URL(route.request().url()).pathname.replace(/^\/console\/?/, '');
       const own = /^(assets\/|favicon)/.test(name) ? sameFile(dist, name) : 'index.html';
       const file = path.join(dist, own);
@@ -201,7 +210,8 @@ export class Visitor {
     await this.page.emulateMedia({ colorScheme: 'light', reducedMotion: 'reduce' });
   }
 
-  private async violations(): Promise<string[]> {
+  /** What axe finds on the page. */
+  async violations(): Promise<string[]> {
     await this.page.evaluate(AXE);
     return this.page.evaluate(async () => {
       const axe = (window as unknown as { axe: { run: (context: Document, options: object) => Promise<{ violations: { id: string; nodes: { html: string; failureSummary: string }[] }[] }> } }).axe;

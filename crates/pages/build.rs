@@ -1,5 +1,5 @@
-//! Lists the pages of `docs/` and the files of the console, so that `src/documentation.rs` and `src/console.rs` embed all of
-//! them.
+//! Lists the pages of `docs/` and the files of the console, and compresses the widget, so that `src/documentation.rs`,
+//! `src/console.rs` and `src/widget.rs` embed all of them.
 //!
 //! The lists name the files relative to the crate: a checkout may move together with its `target`.
 
@@ -20,6 +20,7 @@ const CONSOLE: &str = "../../console/dist";
 fn main() {
     list_pages();
     list_console();
+    compress_widget();
 }
 
 fn list_pages() {
@@ -43,6 +44,21 @@ fn list_pages() {
     write("pages.rs", format!("&[\n{list}]\n").as_bytes());
 }
 
+/// The committed build of the widget, relative to the crate.
+const WIDGET: &str = "../../widget/dist/widget.js";
+
+/// The gzip bytes of the widget; `src/widget.rs` embeds them beside the file.
+fn compress_widget() {
+    println!("cargo::rerun-if-changed={WIDGET}");
+    let bytes = fs::read(WIDGET).expect("the widget is committed with its build");
+    write("widget.js.gz", &compressed(&bytes));
+}
+
+fn compressed(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(bytes).and_then(|()| encoder.finish()).expect("memory can be written")
+}
+
 /// Path, bytes and gzip bytes of each file of the console. Without the feature `console` there are none.
 fn list_console() {
     println!("cargo::rerun-if-changed={CONSOLE}");
@@ -52,10 +68,8 @@ fn list_console() {
     }
     files.sort();
     let entry = |(number, file): (usize, &String)| {
-        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
         let bytes = fs::read(format!("{CONSOLE}/{file}")).expect("the file was listed");
-        let compressed = encoder.write_all(&bytes).and_then(|()| encoder.finish()).expect("memory can be written");
-        write(&format!("console-{number}.gz"), &compressed);
+        write(&format!("console-{number}.gz"), &compressed(&bytes));
         format!(
             "(\"{file}\", include_bytes!(concat!(env!(\"CARGO_MANIFEST_DIR\"), \"/{CONSOLE}/{file}\")), \
              include_bytes!(concat!(env!(\"OUT_DIR\"), \"/console-{number}.gz\"))),\n"

@@ -58,7 +58,7 @@ def test_the_image_has_every_library_that_the_program_needs():
 def test_the_context_of_the_build_has_what_the_build_reads():
     kept = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
     copied = [value.split()[0] for name, value in instructions() if name == "COPY" and "--from" not in value]
-    for path in [*copied, "Cargo.lock", "crates/pages/build.rs", "console/dist/index.html", "docs/openapi.json", ".cargo/config.toml"]:
+    for path in [*copied, "Cargo.lock", "crates/pages/build.rs", "console/dist/index.html", "widget/dist/widget.js", "docs/openapi.json", ".cargo/config.toml"]:
         assert (ROOT / path).exists(), path
         assert any(path == one or path.startswith(f"{one}/") for one in kept), path
     for member in ("bench/Cargo.toml", "crates/amalgam/Cargo.toml"):

@@ -2,9 +2,11 @@
 
 import { useMemo, useState } from 'preact/hooks';
 import { address, send, ApiError } from '../api/client';
+import { useDraft } from '../drafts';
 import { useAction, useLoad } from '../hooks';
 import { t } from '../i18n';
-import { pretty } from '../items';
+import { indented } from '../text-search';
+import { Confirm } from '../ui/dialog';
 import { Card, Code, Failure, Loading, Page, Prose, Tag, TextArea, TextField } from '../ui/parts';
 
 interface Parameter {
@@ -110,18 +112,20 @@ function Entry({ operation }: { operation: Operation }) {
 }
 
 function Details({ operation }: { operation: Operation }) {
-  const [values, setValues] = useState<Record<string, string>>({});
-  const [body, setBody] = useState(operation.example);
-  const [answer, setAnswer] = useState<{ status: string; text: string }>();
+  const name = `${operation.method} ${operation.path}`;
+  const [values, setValues] = useDraft<Record<string, string>>(`api.${name}`, {});
+  const [body, setBody] = useDraft(`api.body.${name}`, operation.example);
+  const [answer, setAnswer] = useState<{ status: string; requestId: string | null; text: string }>();
+  const [asking, setAsking] = useState(false);
   const used = operation.parameters.filter((parameter) => parameter.in !== 'header');
   const pick = (place: string): Record<string, string> => Object.fromEntries(used.filter((parameter) => parameter.in === place && values[parameter.name]).map((parameter) => [parameter.name, values[parameter.name] ?? '']));
   const run = useAction(async () => {
     try {
       const response = await send(operation.method, operation.path, { path: pick('path'), query: pick('query'), body: operation.hasBody ? JSON.parse(body || '{}') : undefined });
-      setAnswer({ status: String(response.status), text: pretty((await response.text()).slice(0, 200_000)) });
+      setAnswer({ status: String(response.status), requestId: response.headers.get('x-request-id'), text: indented((await response.text()).slice(0, 200_000)) });
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
-      setAnswer({ status: String(error.status), text: error.message });
+      setAnswer({ status: String(error.status), requestId: error.requestId, text: error.message });
     }
   });
   return (
@@ -136,7 +140,9 @@ function Details({ operation }: { operation: Operation }) {
           class="stack tight"
           onSubmit={(event) => {
             event.preventDefault();
-            void run.run();
+            // What changes or deletes something is sent after a question.
+            if (operation.method === 'get') void run.run();
+            else setAsking(true);
           }}
         >
           {used.map((parameter) => (
@@ -151,6 +157,14 @@ function Details({ operation }: { operation: Operation }) {
           </div>
           {run.error && <Failure error={run.error} />}
         </form>
+        {asking && (
+          <Confirm title={t(operation.method === 'delete' ? 'api.deleteTitle' : 'api.sendTitle')} action={t('api.send')} onConfirm={() => run.run()} onClose={() => setAsking(false)}>
+            <p>
+              <Tag tone={TONES[operation.method]}>{operation.method.toUpperCase()}</Tag> <code>{address(operation.path, { path: pick('path'), query: pick('query') })}</code>
+            </p>
+            <p>{t(operation.method === 'delete' ? 'api.deleteText' : 'api.sendText')}</p>
+          </Confirm>
+        )}
         <div class="stack tight">
           <strong>{t('api.responses')}</strong>
           <dl class="facts">
@@ -168,6 +182,11 @@ function Details({ operation }: { operation: Operation }) {
           {answer && (
             <>
               <strong>{t('api.answer', { status: answer.status })}</strong>
+              {answer.requestId && (
+                <p class="small muted">
+                  {t('error.request')} <code>{answer.requestId}</code>
+                </p>
+              )}
               <Code text={answer.text} label={t('api.answer', { status: answer.status })} />
             </>
           )}

@@ -1,7 +1,8 @@
 // The inbox of tool calls that wait for a decision. It looks again every few seconds while it is open.
 
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect } from 'preact/hooks';
 import { call, send, type Schemas } from '../api/client';
+import { useDraft } from '../drafts';
 import { useAction } from '../hooks';
 import { t } from '../i18n';
 import { pretty } from '../items';
@@ -58,9 +59,10 @@ export default function Approvals() {
 }
 
 function ApprovalCard({ approval, onDecided }: { approval: Approval; onDecided: () => void }) {
-  const [reason, setReason] = useState('');
+  const [reason, setReason, clearReason] = useDraft(`approval.${approval.id}`, '');
   const decide = useAction(async (decision: 'approve' | 'deny') => {
     await send('post', '/admin/approvals/{id}', { path: { id: approval.id }, body: { decision, reason: reason.trim() || null } });
+    clearReason();
     toast(decision === 'approve' ? t('approvals.approved') : t('approvals.denied'));
     onDecided();
   });

@@ -6,8 +6,10 @@ import { diffLines } from '../diff';
 import { count, duration, money } from '../format';
 import { useLoad } from '../hooks';
 import { t } from '../i18n';
-import { contentOf, pretty, type Item } from '../items';
+import { contentOf, type Item } from '../items';
+import { indented } from '../text-search';
 import { go, href, location } from '../router';
+import { tenantOfPage } from '../tenant';
 import { Diff } from '../ui/diff';
 import { Card, Empty, Failure, Loading, Page, Status, TextField } from '../ui/parts';
 
@@ -16,7 +18,7 @@ type Turn = Schemas['Turn'];
 /** What the model was told: the first exact request if it is stored, else instructions and input. */
 export function promptOf(turn: Turn): string {
   const request = turn.calls[0]?.request;
-  if (request) return pretty(request);
+  if (request) return indented(request);
   const instructions = turn.response?.instructions;
   const input = ((turn.input ?? []) as unknown as Item[]).map((item) => `${String(item.role ?? item.type)}: ${contentOf(item.content).text}`);
   return [typeof instructions === 'string' ? instructions : '', ...input].filter(Boolean).join('\n\n');
@@ -29,16 +31,17 @@ export function answerOf(turn: Turn): string {
 
 export default function Compare() {
   const query = location.value.query;
+  const tenant = tenantOfPage();
   const [one, two] = [query.get('a') ?? '', query.get('b') ?? ''];
   const [first, setFirst] = useState(one);
   const [second, setSecond] = useState(two);
   const turns = useLoad(
     async (signal) => {
       if (!one || !two) return null;
-      const load = (id: string): Promise<Turn> => call('get', '/admin/turns/{response_id}', { path: { response_id: id }, signal });
+      const load = (id: string): Promise<Turn> => call('get', '/admin/turns/{response_id}', { path: { response_id: id }, query: { tenant_id: tenant }, signal });
       return Promise.all([load(one), load(two)]);
     },
-    [one, two],
+    [one, two, tenant],
   );
   return (
     <Page title={t('compare.title')} about={t('compare.about')}>
@@ -46,7 +49,7 @@ export default function Compare() {
         class="card card-body play-choice"
         onSubmit={(event) => {
           event.preventDefault();
-          go('/compare', { a: first.trim(), b: second.trim() });
+          go('/compare', { a: first.trim(), b: second.trim(), tenant });
         }}
       >
         <TextField label={t('compare.first')} code value={first} onInput={setFirst} placeholder="resp_…" />
@@ -75,7 +78,7 @@ export default function Compare() {
 
 function Result({ one, two }: { one: Turn; two: Turn }) {
   const facts: [string, (turn: Turn) => preact.ComponentChildren][] = [
-    [t('turns.id'), (turn) => <a class="mono" href={href(`/turns/${turn.id}`)}>{turn.id}</a>],
+    [t('turns.id'), (turn) => <a class="mono" href={href(`/turns/${turn.id}`, { tenant: tenantOfPage() })}>{turn.id}</a>],
     [t('turns.status'), (turn) => (turn.summary ? <Status value={turn.summary.status} /> : '–')],
     [t('turns.model'), (turn) => [turn.summary?.upstream, turn.summary?.model].filter(Boolean).join('/') || '–'],
     [t('turns.duration'), (turn) => duration(turn.summary?.duration_ms)],

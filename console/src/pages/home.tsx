@@ -10,25 +10,15 @@ import { mayUse } from '../session';
 import { BarChart } from '../ui/chart';
 import { Icon } from '../ui/icons';
 import { Card, Empty, Failure, Loading, Page, Status, Time } from '../ui/parts';
-import { percentile } from '../statistics';
 
-const DAY = 86_400_000;
 const HOUR = 3_600_000;
-const RECENT = 200;
 
+type Overview = Schemas['Overview'];
 type Turns = Schemas['TurnRow'][];
-type Usage = Schemas['UsageReport'];
+type Hours = Schemas['UsageOfGroup'][];
 
 export default function Home() {
-  const overview = useLoad(async (signal) => {
-    const from = new Date(Date.now() - DAY).toISOString();
-    const [usage, turns, diagnosis] = await Promise.all([
-      call('get', '/admin/usage', { query: { group_by: 'hour', from }, signal }),
-      call('get', '/admin/turns', { query: { from, limit: RECENT }, signal }),
-      call('get', '/admin/diagnose', { signal }).catch(() => null),
-    ]);
-    return { usage, turns: turns.data, more: turns.has_more, diagnosis };
-  }, []);
+  const overview = useLoad((signal) => call('get', '/admin/overview', { signal }), []);
   return (
     <Page
       title={t('home.title')}
@@ -47,12 +37,12 @@ export default function Home() {
       )}
       {overview.data && (
         <>
-          <Setup diagnosis={overview.data.diagnosis} turns={overview.data.turns.length} />
-          <Numbers usage={overview.data.usage} turns={overview.data.turns} more={overview.data.more} />
-          <Charts usage={overview.data.usage} />
+          <Setup setup={overview.data.setup} />
+          <Numbers overview={overview.data} />
+          <Charts hours={overview.data.hours} />
           <div class="grid-2">
-            <Running turns={overview.data.turns} />
-            <Errors turns={overview.data.turns} />
+            <Running turns={overview.data.running} />
+            <Errors overview={overview.data} />
           </div>
         </>
       )}
@@ -60,12 +50,15 @@ export default function Home() {
   );
 }
 
-function Setup({ diagnosis, turns }: { diagnosis: Schemas['Diagnosis'] | null; turns: number }) {
-  if (!diagnosis) return null;
+function Setup({ setup }: { setup: Overview['setup'] }) {
+  const usable = setup.model_known === true && !setup.demo_model;
+  const model = setup.demo_model ? 'setup.modelDemo' : setup.model_known === false ? 'setup.modelMissing' : setup.model_known === null ? 'setup.modelUnknown' : 'setup.modelIs';
   const steps: { done: boolean; title: string; text: string; link: string }[] = [
-    { done: diagnosis.model.known && diagnosis.model.name !== 'demo', title: t('setup.model'), text: diagnosis.model.known ? t('setup.modelIs', { model: diagnosis.model.name }) : t('setup.modelMissing', { model: diagnosis.model.name }), link: '/docs/configuration.md' },
-    { done: diagnosis.feature_enabled, title: t('setup.assistant'), text: diagnosis.feature_enabled ? t('setup.assistantOn') : t('setup.assistantOff'), link: '/docs/assistant.md' },
-    { done: turns > 0, title: t('setup.turn'), text: turns > 0 ? t('setup.turnDone') : t('setup.turnNone'), link: '/docs/clients.md' },
+    { done: usable, title: t('setup.model'), text: t(model, { model: setup.model }), link: '/docs/configuration.md' },
+    { done: setup.has_key, title: t('setup.key'), text: setup.has_key ? t('setup.keyDone') : t('setup.keyNone'), link: href('/keys') },
+    { done: setup.has_profile, title: t('setup.profile'), text: setup.has_profile ? t('setup.profileDone') : t('setup.profileNone'), link: href('/profiles') },
+    { done: setup.assistant_enabled, title: t('setup.assistant'), text: setup.assistant_enabled ? t('setup.assistantOn') : t('setup.assistantOff'), link: '/docs/assistant.md' },
+    { done: setup.has_turn, title: t('setup.turn'), text: setup.has_turn ? t('setup.turnDone') : t('setup.turnNone'), link: mayUse.value ? href('/playground') : '/docs/clients.md' },
   ];
   if (steps.every((step) => step.done)) return null;
   return (
@@ -92,19 +85,17 @@ function Setup({ diagnosis, turns }: { diagnosis: Schemas['Diagnosis'] | null; t
   );
 }
 
-function Numbers({ usage, turns, more }: { usage: Usage; turns: Turns; more: boolean }) {
-  const sum = (read: (row: Schemas['UsageOfGroup']) => number): number => usage.data.reduce((total, row) => total + read(row), 0);
-  const ended = turns.map((turn) => turn.duration_ms).filter((ms): ms is number => ms !== null);
-  const costs = usage.data.filter((row) => row.cost_usd !== null);
-  const all = sum((row) => row.turns);
-  const failed = sum((row) => row.failed_turns);
-  const unpriced = sum((row) => row.unpriced_calls);
+function Numbers({ overview: { total, latency } }: { overview: Overview }) {
+  const tokens = total.input_tokens + total.output_tokens;
+  const measured = (percentiles: Overview['latency']['duration_ms']): string =>
+    percentiles ? t(latency.partial ? 'home.p95Newest' : 'home.p95', { value: duration(percentiles.p95), count: count(latency.turns) }) : t('home.day');
   const numbers: { name: string; value: string; note: string; bad?: boolean }[] = [
-    { name: t('home.turns'), value: short(all), note: t('home.day') },
-    { name: t('home.failed'), value: short(failed), note: all ? t('home.share', { percent: ((failed / all) * 100).toFixed(1) }) : t('home.day'), bad: failed > 0 },
-    { name: t('home.tokens'), value: short(sum((row) => row.input_tokens + row.output_tokens)), note: t('home.inOut', { input: short(sum((row) => row.input_tokens)), output: short(sum((row) => row.output_tokens)) }) },
-    { name: t('home.cost'), value: costs.length ? money(sum((row) => row.cost_usd ?? 0)) : '–', note: unpriced ? t('home.unpriced', { count: count(unpriced) }) : t('home.day') },
-    { name: t('home.latency'), value: duration(percentile(ended, 50)), note: t('home.p95', { value: duration(percentile(ended, 95)), count: more ? `${RECENT}` : count(ended.length) }) },
+    { name: t('home.turns'), value: short(total.turns), note: t('home.day') },
+    { name: t('home.failed'), value: short(total.failed_turns), note: total.turns ? t('home.share', { percent: ((total.failed_turns / total.turns) * 100).toFixed(1) }) : t('home.day'), bad: total.failed_turns > 0 },
+    { name: t('home.tokens'), value: short(tokens), note: t('home.inOut', { input: short(total.input_tokens), output: short(total.output_tokens) }) },
+    { name: t('home.cost'), value: total.turns ? money(total.cost_usd) : '–', note: total.unpriced_calls ? t('home.unpriced', { count: count(total.unpriced_calls) }) : t('home.day') },
+    { name: t('home.latency'), value: duration(latency.duration_ms?.p50), note: measured(latency.duration_ms) },
+    { name: t('home.firstToken'), value: duration(latency.first_token_ms?.p50), note: measured(latency.first_token_ms) },
   ];
   return (
     <div class="numbers">
@@ -120,8 +111,8 @@ function Numbers({ usage, turns, more }: { usage: Usage; turns: Turns; more: boo
 }
 
 /** One point for each of the last 24 hours, also for those without turns. */
-export function hours(usage: Usage, now: number): { label: string; row: Schemas['UsageOfGroup'] | undefined }[] {
-  const byHour = new Map(usage.data.map((row) => [Date.parse(String((row as Record<string, unknown>).hour)), row]));
+export function hours(usage: Hours, now: number): { label: string; row: Schemas['UsageOfGroup'] | undefined }[] {
+  const byHour = new Map(usage.map((row) => [Date.parse(String((row as Record<string, unknown>).hour)), row]));
   const last = Math.floor(now / HOUR) * HOUR;
   return Array.from({ length: 24 }, (_, index) => {
     const at = last - (23 - index) * HOUR;
@@ -129,10 +120,10 @@ export function hours(usage: Usage, now: number): { label: string; row: Schemas[
   });
 }
 
-function Charts({ usage }: { usage: Usage }) {
+function Charts({ hours: usage }: { hours: Hours }) {
   const points = useMemo(() => hours(usage, Date.now()), [usage]);
   return (
-    <div class="grid-2">
+    <div class="grid-3">
       <Card>
         <BarChart
           title={t('home.turnsByHour')}
@@ -149,17 +140,19 @@ function Charts({ usage }: { usage: Usage }) {
           points={points.map(({ label, row }) => ({ label, values: [row?.input_tokens ?? 0, row?.output_tokens ?? 0] }))}
         />
       </Card>
+      <Card>
+        <BarChart title={t('home.costByHour')} series={[t('home.cost')]} format={money} points={points.map(({ label, row }) => ({ label, values: [row?.cost_usd ?? 0] }))} />
+      </Card>
     </div>
   );
 }
 
 function Running({ turns }: { turns: Turns }) {
   const now = useNow(1000);
-  const running = turns.filter((turn) => turn.status === 'in_progress' || turn.status === 'queued');
   return (
     <Card title={t('home.running')} flush actions={<a href={href('/turns', { status: 'in_progress' })}>{t('home.all')}</a>}>
-      {running.length ? (
-        <ShortList turns={running.slice(0, 8)} time={(turn) => duration(now - turn.created_at_ms)} />
+      {turns.length ? (
+        <ShortList turns={turns} time={(turn) => duration(now - turn.created_at_ms)} />
       ) : (
         <Empty title={t('home.nothingRuns')}>{mayUse.value ? t('home.nothingRunsText') : undefined}</Empty>
       )}
@@ -167,11 +160,21 @@ function Running({ turns }: { turns: Turns }) {
   );
 }
 
-function Errors({ turns }: { turns: Turns }) {
-  const failed = turns.filter((turn) => turn.status === 'failed');
+function Errors({ overview: { errors, failed } }: { overview: Overview }) {
   return (
     <Card title={t('home.errors')} flush actions={<a href={href('/turns', { status: 'failed', range: '24h' })}>{t('home.all')}</a>}>
-      {failed.length ? <ShortList turns={failed.slice(0, 8)} time={(turn) => <Time ms={turn.created_at_ms} relative />} /> : <Empty title={t('home.noErrors')} />}
+      {errors.length > 0 && (
+        <ul class="row tight card-body" aria-label={t('home.errors')}>
+          {errors.slice(0, 8).map((error) => (
+            <li key={error.code}>
+              <a class="badge plain wrong" href={href('/turns', { status: 'failed', range: '24h', error: error.code })}>
+                {error.code || t('home.unknownError')}: {count(error.turns)}
+              </a>
+            </li>
+          ))}
+        </ul>
+      )}
+      {failed.length ? <ShortList turns={failed} time={(turn) => <Time ms={turn.created_at_ms} relative />} /> : <Empty title={t('home.noErrors')} />}
     </Card>
   );
 }

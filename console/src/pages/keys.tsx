@@ -2,6 +2,7 @@
 
 import { useState } from 'preact/hooks';
 import { call, send, type Schemas } from '../api/client';
+import { useDraft } from '../drafts';
 import { dateTime } from '../format';
 import { useAction } from '../hooks';
 import { t } from '../i18n';
@@ -148,10 +149,8 @@ const SCOPES = ['use', 'view', 'admin', 'metrics', 'operator'] as const;
 const EXPIRIES = ['', '7', '30', '90', '365'];
 
 function CreateKey({ like, tenant, onClose }: { like: Partial<KeyView>; tenant: string | null; onClose: () => void }) {
-  const [label, setLabel] = useState(like.label ?? '');
-  const [scopes, setScopes] = useState<string[]>(like.scopes ?? ['use']);
-  const [user, setUser] = useState(like.user ?? '');
-  const [days, setDays] = useState('');
+  const [draft, setDraft, clearDraft] = useDraft(`key.${like.id ?? 'new'}`, { label: like.label ?? '', scopes: (like.scopes ?? ['use']) as string[], user: like.user ?? '', days: '' });
+  const { label, scopes, user, days } = draft;
   const [made, setMade] = useState<Schemas['NewKey']>();
   const create = useAction(async () => {
     setMade(
@@ -165,6 +164,7 @@ function CreateKey({ like, tenant, onClose }: { like: Partial<KeyView>; tenant: 
         },
       }),
     );
+    clearDraft();
   });
   if (made) {
     return (
@@ -190,7 +190,7 @@ function CreateKey({ like, tenant, onClose }: { like: Partial<KeyView>; tenant: 
         </>
       }
     >
-      <TextField label={t('keys.label')} value={label} onInput={setLabel} autofocus />
+      <TextField label={t('keys.label')} value={label} onInput={(next) => setDraft({ ...draft, label: next })} autofocus />
       <fieldset class="field">
         <legend>{t('keys.scopes')}</legend>
         {SCOPES.filter((scope) => scope !== 'operator' || isOperator.value).map((scope) => (
@@ -202,12 +202,12 @@ function CreateKey({ like, tenant, onClose }: { like: Partial<KeyView>; tenant: 
               </>
             }
             checked={scopes.includes(scope)}
-            onChange={(on) => setScopes(on ? [...scopes, scope] : scopes.filter((one) => one !== scope))}
+            onChange={(on) => setDraft({ ...draft, scopes: on ? [...scopes, scope] : scopes.filter((one) => one !== scope) })}
           />
         ))}
       </fieldset>
-      <TextField label={t('keys.user')} value={user} onInput={setUser} help={t('keys.userHelp')} />
-      <Select label={t('keys.expires')} value={days} onChange={setDays} options={EXPIRIES.map((value) => ({ value, label: value ? t('keys.inDays', { count: value }) : t('keys.never') }))} />
+      <TextField label={t('keys.user')} value={user} onInput={(next) => setDraft({ ...draft, user: next })} help={t('keys.userHelp')} />
+      <Select label={t('keys.expires')} value={days} onChange={(next) => setDraft({ ...draft, days: next })} options={EXPIRIES.map((value) => ({ value, label: value ? t('keys.inDays', { count: value }) : t('keys.never') }))} />
       {create.error && <Failure error={create.error} />}
     </Dialog>
   );
@@ -269,11 +269,11 @@ function SessionList() {
 
 function TenantList() {
   const tenants = usePaged((after, signal) => call('get', '/admin/tenants', { query: { after, limit: 50 }, signal }), []);
-  const [name, setName] = useState('');
+  const [name, setName, clearName] = useDraft('tenant.new', '');
   const [creating, setCreating] = useState(false);
   const create = useAction(async () => {
     await send('post', '/admin/tenants', { body: { name: name.trim() } });
-    setName('');
+    clearName();
     setCreating(false);
     toast(t('state.saved'));
     tenants.reload();

@@ -2,15 +2,18 @@
 
 import { useMemo, useState } from 'preact/hooks';
 import type { Schemas } from '../api/client';
+import { useDraft } from '../drafts';
 import { count, duration } from '../format';
 import { t } from '../i18n';
 import { bodyOf, openCalls, type Door, type Results, type Settings, type Turn } from '../playground/model';
 import { snippet, type Language } from '../playground/snippets';
 import { href } from '../router';
+import { maySee } from '../session';
 import { CallCard, LongText } from '../ui/conversation';
 import { Dialog } from '../ui/dialog';
 import { Icon } from '../ui/icons';
 import { Code, Notice, Select, Status, Tabs, TextArea, TextField } from '../ui/parts';
+import { ToolPicker } from '../ui/tool-picker';
 import { VirtualList } from '../ui/virtual-list';
 import type { ColumnState } from './playground';
 
@@ -88,15 +91,52 @@ function Parameters({ settings, set }: { settings: Settings; set: (change: Parti
   return (
     <div class="stack tight">
       <TextArea label={t('play.instructions')} rows={2} value={settings.instructions} onInput={(instructions) => set({ instructions })} />
-      <div class="play-choice three">
-        <TextField label={t('play.temperature')} value={settings.temperature} onInput={(temperature) => set({ temperature })} placeholder="1" />
-        <TextField label={t('play.maxTokens')} value={settings.maxOutputTokens} onInput={(maxOutputTokens) => set({ maxOutputTokens })} />
+      <div class="play-choice four">
+        <TextField label={t('play.temperature')} value={settings.temperature} onInput={(temperature) => set({ temperature })} placeholder="1" error={wrongNumber(settings.temperature)} />
+        <TextField label={t('play.topP')} value={settings.topP} onInput={(topP) => set({ topP })} placeholder="1" error={wrongNumber(settings.topP)} />
+        <TextField label={t('play.maxTokens')} value={settings.maxOutputTokens} onInput={(maxOutputTokens) => set({ maxOutputTokens })} error={wrongNumber(settings.maxOutputTokens)} />
         <Select label={t('play.reasoning')} value={settings.reasoning} options={efforts} onChange={(reasoning) => set({ reasoning })} />
       </div>
+      {maySee.value && <BankTools tools={settings.tools} onChange={(tools) => set({ tools })} />}
       <TextArea label={t('play.tools')} code rows={4} value={settings.tools} onInput={(tools) => set({ tools })} placeholder={'[{"type": "function", "name": "get_course_detail"}]'} help={t('play.toolsHelp')} error={wrongJson(settings.tools)} />
       <TextArea label={t('play.schema')} code rows={3} value={settings.schema} onInput={(schema) => set({ schema })} error={wrongJson(settings.schema)} />
     </div>
   );
+}
+
+/** Chooses tools of the tool bank: entries of the list that have only a name. */
+function BankTools({ tools, onChange }: { tools: string; onChange: (tools: string) => void }) {
+  const [open, setOpen] = useState(false);
+  const list = listOf(tools);
+  const isOfBank = (tool: ToolEntry): boolean => tool.type === 'function' && typeof tool.name === 'string' && (tool.parameters === undefined || tool.parameters === null);
+  if (!list) return null;
+  const choose = (names: string[]): void => {
+    const next = [...list.filter((tool) => !isOfBank(tool)), ...names.map((name) => ({ type: 'function', name }))];
+    onChange(next.length ? JSON.stringify(next, null, 2) : '');
+  };
+  return (
+    <details onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary class="small">{t('play.bank')}</summary>
+      {open && <ToolPicker selected={list.filter(isOfBank).map((tool) => String(tool.name))} onChange={choose} whole />}
+    </details>
+  );
+}
+
+type ToolEntry = Record<string, unknown>;
+
+/** The tools of a text; null if it is not a list. */
+function listOf(tools: string): ToolEntry[] | null {
+  if (!tools.trim()) return [];
+  try {
+    const list: unknown = JSON.parse(tools);
+    return Array.isArray(list) ? (list as ToolEntry[]) : null;
+  } catch {
+    return null;
+  }
+}
+
+function wrongNumber(text: string): string | undefined {
+  return text.trim() && !Number.isFinite(Number(text)) ? t('play.noNumber') : undefined;
 }
 
 function wrongJson(text: string): string | undefined {
@@ -170,12 +210,13 @@ function TurnCard({ turn, last, onResults, onBranch }: { turn: Turn; last: boole
 
 /** The client's part: a result for each call. */
 function ResultForm({ calls, onResults }: { calls: { id: string; name: string }[]; onResults: (results: Results) => void }) {
-  const [results, setResults] = useState<Results>(() => Object.fromEntries(calls.map((call) => [call.id, ''])));
+  const [results, setResults, clearResults] = useDraft<Results>(`results.${calls.map((call) => call.id).join('.')}`, Object.fromEntries(calls.map((call) => [call.id, ''])));
   return (
     <form
       class="card card-body stack tight"
       onSubmit={(event) => {
         event.preventDefault();
+        clearResults();
         onResults(results);
       }}
     >

@@ -1,13 +1,16 @@
 // Tries any API with any model or profile, in up to three columns side by side.
 
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
-import { call, send, type Schemas } from '../api/client';
+import { call, send } from '../api/client';
 import { useAction, useLoad, useStored } from '../hooks';
 import { t } from '../i18n';
-import { contentOf, type Item } from '../items';
-import { DEFAULTS, type Attachment, type Results, type Settings, type Turn } from '../playground/model';
-import { NEW_CONVERSATION, run, type Conversation } from '../playground/run';
+import { DEFAULTS, NEW_CONVERSATION, type Attachment, type Conversation, type Results, type Settings, type Turn } from '../playground/model';
+import { run } from '../playground/run';
+import { reader, sourceOf, type Source } from '../playground/source';
 import { location } from '../router';
+import { session } from '../session';
+import { tenantOfPage } from '../tenant';
+import { Confirm } from '../ui/dialog';
 import { Icon } from '../ui/icons';
 import { Failure, IconButton, Notice, Page, Tag } from '../ui/parts';
 import { Column } from './playground-column';
@@ -22,7 +25,10 @@ export interface ColumnState {
 const EMPTY: ColumnState = { turns: [], conversation: NEW_CONVERSATION, running: false };
 
 export default function Playground() {
-  const [columns, setColumns] = useStored<Settings[]>('playground.columns', [DEFAULTS]);
+  const [stored, setColumns] = useStored<Settings[]>('playground.columns', [DEFAULTS]);
+  // An earlier version may have stored fewer settings.
+  const columns = stored.map((settings) => ({ ...DEFAULTS, ...settings }));
+  const [clearing, setClearing] = useState(false);
   const [input, setInput] = useStored('playground.input', '');
   const [states, setStates] = useState<ColumnState[]>(() => columns.map(() => EMPTY));
   const [files, setFiles] = useState<Attachment[]>([]);
@@ -38,8 +44,11 @@ export default function Playground() {
   });
   const stops = useRef<(AbortController | null)[]>([]);
   const models = useLoad((signal) => call('get', '/v1/models', { signal }).then((list) => list.data), []);
-  const source = useSource(location.value.query.get('from'), (settings, text) => {
+  const source = location.value.query.get('from');
+  const filled = useSource(source, ({ settings, text, files: attached, conversation }) => {
     setColumns([settings, ...columns.slice(1)]);
+    setStates((before) => [{ ...EMPTY, conversation }, ...before.slice(1)]);
+    setFiles(attached);
     setInput(text);
   });
   useEffect(() => () => stops.current.forEach((stop) => stop?.abort()), []);
@@ -90,14 +99,25 @@ export default function Playground() {
               </button>
             ))}
           </div>
-          <button type="button" class="button" disabled={busy} onClick={() => setStates(columns.map(() => EMPTY))}>
+          <button type="button" class="button" disabled={busy} onClick={() => (states.some((state) => state.turns.length) ? setClearing(true) : setStates(columns.map(() => EMPTY)))}>
             {t('play.clear')}
           </button>
         </>
       }
     >
       {models.error && <Failure error={models.error} retry={models.reload} />}
-      {source && <Notice>{t('play.from', { id: source })}</Notice>}
+      {filled.error && <Failure error={filled.error} />}
+      {source && filled.shown && <SourceNotice id={source} source={filled.shown} conversation={states[0]?.conversation ?? NEW_CONVERSATION} />}
+      {clearing && (
+        <Confirm
+          title={t('play.clearTitle')}
+          action={t('play.clear')}
+          onConfirm={async () => setStates(columns.map(() => EMPTY))}
+          onClose={() => setClearing(false)}
+        >
+          <p>{t('play.clearText')}</p>
+        </Confirm>
+      )}
       <div class={`play-columns of-${columns.length}`}>
         {columns.map((settings, index) => (
           <Column
@@ -187,41 +207,39 @@ export default function Playground() {
   );
 }
 
-/** Fills the first column with the request of a stored turn, once. */
-function useSource(id: string | null, fill: (settings: Settings, text: string) => void): string | null {
-  const done = useRef<string | null>(null);
-  const [shown, setShown] = useState<string | null>(null);
-  useEffect(() => {
-    if (!id || done.current === id) return;
-    done.current = id;
-    call('get', '/admin/turns/{response_id}', { path: { response_id: id } }).then(
-      (turn) => {
-        const { settings, text } = settingsOf(turn);
-        fill(settings, text);
-        setShown(id);
-      },
-      () => setShown(null),
-    );
-  }, [id]);
-  return shown;
+/** Where the settings are from, and what is sent besides them. */
+function SourceNotice({ id, source, conversation }: { id: string; source: Source; conversation: Conversation }) {
+  return (
+    <Notice>
+      <p>{t('play.from', { id })}</p>
+      {conversation.previous && <p>{t('play.continues', { id: conversation.previous })}</p>}
+      {conversation.items.length > 0 && <p>{t('play.history', { count: conversation.items.length })}</p>}
+      {source.cut && <p>{t('play.historyCut')}</p>}
+    </Notice>
+  );
 }
 
-/** The settings and the text of a stored turn. */
-export function settingsOf(turn: Schemas['Turn']): { settings: Settings; text: string } {
-  const response = (turn.response ?? {}) as Record<string, unknown>;
-  const items = (turn.input ?? []) as unknown as Item[];
-  const last = [...items].reverse().find((item) => (item.type ?? 'message') === 'message' && item.role === 'user');
-  const door = turn.summary?.door ?? 'responses';
-  const tools = Array.isArray(response.tools) && response.tools.length ? JSON.stringify(response.tools, null, 2) : '';
-  const format = (response.text as { format?: { type?: string; schema?: unknown } } | undefined)?.format;
-  const settings: Settings = {
-    ...DEFAULTS,
-    door,
-    model: door === 'responses' ? String(response.model ?? turn.summary?.requested_model ?? '') : (turn.summary?.profile ?? ''),
-    instructions: typeof response.instructions === 'string' && door === 'responses' ? response.instructions : '',
-    maxOutputTokens: response.max_output_tokens ? String(response.max_output_tokens) : '',
-    tools: door === 'responses' ? tools : '',
-    schema: format?.type === 'json_schema' ? JSON.stringify(format.schema, null, 2) : '',
-  };
-  return { settings, text: last ? contentOf(last.content).text : '' };
+/** Fills the first column with a stored turn, once. */
+function useSource(id: string | null, fill: (source: Source) => void): { shown: Source | null; error: Error | undefined } {
+  const done = useRef<string | null>(null);
+  const [shown, setShown] = useState<Source | null>(null);
+  const [error, setError] = useState<Error>();
+  const after = location.value.query.get('after') !== null;
+  const tenant = tenantOfPage();
+  useEffect(() => {
+    const key = `${id} ${after}`;
+    if (!id || done.current === key) return;
+    done.current = key;
+    const read = reader(tenant);
+    const load = async (): Promise<void> => {
+      const turn = await read(id);
+      const who = session.value;
+      const isOwn = turn.user === who?.user && (turn.summary?.tenant_id ?? who.tenant_id) === who.tenant_id;
+      const source = await sourceOf(turn, after, isOwn, read);
+      fill(source);
+      setShown(source);
+    };
+    load().catch((failure: unknown) => setError(failure as Error));
+  }, [id, after]);
+  return { shown, error };
 }

@@ -1,67 +1,107 @@
-// One thread as a conversation, oldest message first, with what is known about each message.
+// One thread as a conversation, oldest message first, with what is known about each message. Older messages are loaded on demand.
 
-import { call, type Schemas } from '../api/client';
-import { dateTime } from '../format';
+import { useState } from 'preact/hooks';
+import { allPages } from '../all-pages';
+import { call, send, type Schemas } from '../api/client';
+import { count, dateTime } from '../format';
+import { useAction, useLoad } from '../hooks';
 import { t } from '../i18n';
-import { useLoad } from '../hooks';
 import { href } from '../router';
+import { mayChange } from '../session';
+import { tenantOfPage } from '../tenant';
 import { LongText } from '../ui/conversation';
-import { Icon } from '../ui/icons';
+import { Confirm, toast } from '../ui/dialog';
 import { Card, Code, Empty, Failure, Loading, Page, Status, Tag } from '../ui/parts';
+import { DeleteButton, ExportButton } from './thread-actions';
 
 type Session = Schemas['Session'];
 type Message = Schemas['SessionMessage'];
 
-/** All messages of a thread; the API gives them in pages. */
-async function whole(id: string, signal: AbortSignal): Promise<Session> {
-  const options = { path: { session_id: id }, signal };
-  const first = await call('get', '/admin/sessions/{session_id}', { ...options, query: { limit: 100 } });
-  const messages = [...first.messages];
-  for (let page = first; page.has_more && page.last_id !== null && messages.length < 2000; ) {
-    page = await call('get', '/admin/sessions/{session_id}', { ...options, query: { limit: 100, after: page.last_id } });
-    messages.push(...page.messages);
-  }
-  return { ...first, messages: messages.sort((one, other) => one.id - other.id) };
+const PAGE = 50;
+
+async function page(id: string, tenant: string | null, after: number | null, signal?: AbortSignal): Promise<Session> {
+  return call('get', '/admin/sessions/{session_id}', { path: { session_id: id }, query: { tenant_id: tenant, limit: PAGE, after }, signal });
+}
+
+/** The thread with all of its messages, oldest first. */
+async function whole(id: string, tenant: string | null): Promise<Session> {
+  let head: Session | undefined;
+  const messages = await allPages<Message>(async (after) => {
+    const next = await page(id, tenant, after as number | null);
+    head ??= next;
+    return { rows: next.messages, next: next.has_more ? next.last_id : null };
+  });
+  return { ...(head as Session), messages: messages.reverse(), has_more: false };
 }
 
 export default function SessionPage({ parameters }: { parameters: Record<string, string> }) {
   const id = parameters.id ?? '';
-  const session = useLoad((signal) => whole(id, signal), [id]);
-  const title = t('sessions.number', { id });
-  const save = (data: Session): void => {
-    const url = URL.createObjectURL(new Blob([JSON.stringify(data, null, 2)], { type: 'application/json' }));
-    const anchor = document.createElement('a');
-    anchor.href = url;
-    anchor.download = `session-${id}.json`;
-    anchor.click();
-    URL.revokeObjectURL(url);
-  };
+  const tenant = tenantOfPage();
+  const session = useLoad((signal) => page(id, tenant, null, signal), [id, tenant]);
+  const [older, setOlder] = useState<Message[]>([]);
+  const [more, setMore] = useState<{ after: number | null } | null>(null);
+  const [closing, setClosing] = useState(false);
+  const [failed, setFailed] = useState<Error>();
+  const next = more ?? (session.data?.has_more ? { after: session.data.last_id } : { after: null });
+  const load = useAction(async () => {
+    const page_ = await page(id, tenant, next.after);
+    setOlder([...page_.messages.slice().reverse(), ...older]);
+    setMore({ after: page_.has_more ? page_.last_id : null });
+  });
+  const messages = [...older, ...(session.data?.messages.slice().reverse() ?? [])];
   return (
     <Page
-      title={title}
+      title={t('sessions.number', { id })}
       about={session.data && `${session.data.user} · ${session.data.profile ?? '–'} · ${dateTime(session.data.created_at * 1000)}`}
       actions={
         session.data && (
           <>
             <Status value={session.data.status} />
-            <button type="button" class="button" onClick={() => session.data && save(session.data)}>
-              <Icon name="download" />
-              {t('sessions.export')}
-            </button>
+            <ExportButton name={`session-${id}`} load={() => whole(id, tenant)} onError={setFailed} />
             <a class="button" href={href('/turns', { session: id })}>
               {t('sessions.turns')}
             </a>
+            {mayChange.value && session.data.status === 'active' && (
+              <button type="button" class="button" onClick={() => setClosing(true)}>
+                {t('sessions.close')}
+              </button>
+            )}
+            <DeleteButton title={t('sessions.deleteTitle', { id })} text={t('sessions.deleteText', { user: session.data.user, count: count(session.data.message_count) })} path={`/admin/sessions/${id}`} back="" />
           </>
         )
       }
     >
       {session.error && <Failure error={session.error} retry={session.reload} />}
+      {failed && <Failure error={failed} />}
       {!session.data && !session.error && (
         <Card>
           <Loading />
         </Card>
       )}
-      {session.data && (session.data.messages.length ? <Messages messages={session.data.messages} /> : <Card><Empty title={t('sessions.noMessages')} /></Card>)}
+      {session.data && next.after !== null && (
+        <div class="row">
+          <button type="button" class="button small" disabled={load.busy} onClick={() => void load.run()}>
+            {t('sessions.older')}
+          </button>
+          <span class="small muted">{t('sessions.shown', { count: count(messages.length), all: count(session.data.message_count) })}</span>
+        </div>
+      )}
+      {load.error && <Failure error={load.error} />}
+      {session.data && (messages.length ? <Messages messages={messages} /> : <Card><Empty title={t('sessions.noMessages')} /></Card>)}
+      {closing && (
+        <Confirm
+          title={t('sessions.closeTitle', { id })}
+          action={t('sessions.close')}
+          onClose={() => setClosing(false)}
+          onConfirm={async () => {
+            await send('post', '/admin/sessions/{session_id}/close', { path: { session_id: id } });
+            toast(t('sessions.closed'));
+            session.reload();
+          }}
+        >
+          <p>{t('sessions.closeText')}</p>
+        </Confirm>
+      )}
     </Page>
   );
 }

@@ -1,25 +1,27 @@
-// The state of the server, the audit, webhooks, and a reload of the configuration.
+// The state of the server, its configuration, the audit, and webhooks.
 
 import { useState } from 'preact/hooks';
 import { call, type Schemas } from '../api/client';
 import { count } from '../format';
-import { useAction, useLoad } from '../hooks';
+import { useLoad } from '../hooks';
 import { t } from '../i18n';
 import { usePaged } from '../paged';
 import { go, location } from '../router';
 import { isAdmin, isOperator, mayUse, version } from '../session';
 import { Dialog } from '../ui/dialog';
-import { Icon } from '../ui/icons';
 import { ListCard } from '../ui/list';
-import { Card, Code, Failure, Loading, Notice, Page, Prose, Status, TabPanel, Tabs, Tag, Time } from '../ui/parts';
+import { Card, Code, Failure, Loading, Page, Prose, Status, TabPanel, Tabs, Tag, Time } from '../ui/parts';
+import { SystemConfiguration } from './system-configuration';
+import { SystemState } from './system-state';
 import { Webhooks } from './webhooks';
 
-type TabName = 'health' | 'audit' | 'webhooks';
+type TabName = 'health' | 'state' | 'configuration' | 'audit' | 'webhooks';
 
 export default function System() {
   const tab = (location.value.query.get('tab') as TabName | null) ?? 'health';
   const tabs: { id: TabName; label: string }[] = [
     { id: 'health', label: t('system.health') },
+    ...(isOperator.value ? ([{ id: 'state', label: t('system.state') }, { id: 'configuration', label: t('system.configuration') }] as const) : []),
     { id: 'audit', label: t('system.audit') },
   ];
   if (mayUse.value && isAdmin.value) tabs.push({ id: 'webhooks', label: t('system.webhooks') });
@@ -28,6 +30,8 @@ export default function System() {
       <Tabs tabs={tabs} selected={tab} label={t('system.title')} onSelect={(next) => go('/system', { tab: next === 'health' ? null : next }, true)} />
       <TabPanel tab={tab}>
         {tab === 'health' && <Health />}
+        {tab === 'state' && isOperator.value && <SystemState />}
+        {tab === 'configuration' && isOperator.value && <SystemConfiguration />}
         {tab === 'audit' && <Audit />}
         {tab === 'webhooks' && mayUse.value && <Webhooks />}
       </TabPanel>
@@ -43,11 +47,6 @@ function Health() {
     },
     [],
   );
-  const [report, setReport] = useState<Schemas['ReloadReport']>();
-  const reload = useAction(async () => {
-    setReport(await call('post', '/admin/reload', { body: {} }));
-    health.reload();
-  });
   if (health.error) return <Failure error={health.error} retry={health.reload} />;
   if (!health.data) {
     return (
@@ -80,49 +79,7 @@ function Health() {
           </ul>
         </Card>
       </div>
-      {isOperator.value && (
-        <Card
-          title={t('system.configuration')}
-          actions={
-            <button type="button" class="button small" disabled={reload.busy} onClick={() => void reload.run()}>
-              <Icon name="refresh" />
-              {t('system.reload')}
-            </button>
-          }
-        >
-          <p class="muted">{t('system.reloadText')}</p>
-          {reload.error && <Failure error={reload.error} />}
-          {report && <Reloaded report={report} />}
-        </Card>
-      )}
     </>
-  );
-}
-
-function Reloaded({ report }: { report: Schemas['ReloadReport'] }) {
-  const parts: [string, string[]][] = [
-    [t('system.added'), report.added],
-    [t('system.changed'), report.changed],
-    [t('system.removed'), report.removed],
-    [t('system.restart'), report.restart_required],
-    [t('system.warnings'), report.warnings],
-  ];
-  const shown = parts.filter(([, names]) => names.length);
-  return (
-    <Notice tone="good">
-      {shown.length ? (
-        <dl class="facts">
-          {shown.map(([name, names]) => (
-            <>
-              <dt>{name}</dt>
-              <dd>{names.join(', ')}</dd>
-            </>
-          ))}
-        </dl>
-      ) : (
-        t('system.unchanged')
-      )}
-    </Notice>
   );
 }
 
@@ -130,7 +87,10 @@ function Audit() {
   const [object, setObject] = useState('');
   const [shown, setShown] = useState<Schemas['AuditEntry'] | null>(null);
   const entries = usePaged((after, signal) => call('get', '/admin/audit', { query: { after, limit: 50, object: object || null }, signal }), [object]);
-  const objects = ['tenant', 'key', 'tool', 'approval', 'config', 'profile', 'mode', 'knowledge', 'console_session', 'console_link', 'configuration'];
+  const objects = [
+    'agent_session', 'approval', 'config', 'configuration', 'console_link', 'console_session', 'conversation', 'course', 'courses', 'key', 'knowledge', 'learner', 'learner_course',
+    'learner_courses', 'limit', 'master_key', 'mode', 'price', 'profile', 'session', 'store', 'tenant', 'tool', 'webhook_endpoint',
+  ];
   return (
     <>
       <div class="filters">

@@ -2,10 +2,11 @@
 
 import { useState } from 'preact/hooks';
 import { call, send, type Schemas } from '../api/client';
+import { useDraft } from '../drafts';
 import { useAction, useLoad } from '../hooks';
 import { t } from '../i18n';
 import { isOperator, mayChange, session } from '../session';
-import { toast } from '../ui/dialog';
+import { Confirm, toast } from '../ui/dialog';
 import { Card, Check, Failure, Loading, Page, Select, Tag, TextField } from '../ui/parts';
 
 type Config = Schemas['AgentConfig'];
@@ -101,7 +102,7 @@ function Settings({ id, config, reload }: { id: number; config: Config; reload: 
                 <td>
                   <code>{name}</code>
                 </td>
-                <td>{editing === name ? <SettingForm id={id} name={name} value={own[name]} onDone={() => (setEditing(null), reload())} onCancel={() => setEditing(null)} /> : <span class="text-block clamp">{shown(value)}</span>}</td>
+                <td>{editing === name ? <SettingForm id={id} name={name} value={own[name]} onDone={() => (setEditing(null), reload())} onCancel={() => setEditing(null)} /> : <span class="text-block clamp" tabIndex={shown(value).length > 200 ? 0 : undefined}>{shown(value)}</span>}</td>
                 <td>
                   <Tag tone={origin === 'config' ? 'live' : undefined}>{origin}</Tag>
                 </td>
@@ -128,11 +129,17 @@ function shown(value: unknown): string {
 
 function SettingForm({ id, name, value, onDone, onCancel }: { id: number; name: string; value: unknown; onDone: () => void; onCancel: () => void }) {
   const secret = SECRETS.includes(name);
-  const [text, setText] = useState(secret || value === null || value === undefined ? '' : String(value));
+  const [unsetting, setUnsetting] = useState(false);
+  const stored = value === null || value === undefined ? '' : String(value);
+  const [draft, setDraft, clearDraft] = useDraft(`setting.${id}.${name}`, stored);
+  // A secret is not kept.
+  const [typed, setTyped] = useState('');
+  const [text, setText] = secret ? [typed, setTyped] : [draft, setDraft];
   const save = useAction(async (next: string | null) => {
     let body: unknown = next;
     if (next !== null && !secret && /^(true|false|-?\d+(\.\d+)?)$/.test(next)) body = JSON.parse(next);
     await send('patch', '/admin/configs/{tenant_id}', { path: { tenant_id: id }, body: { [name]: body } });
+    clearDraft();
     toast(t('state.saved'));
     onDone();
   });
@@ -154,9 +161,14 @@ function SettingForm({ id, name, value, onDone, onCancel }: { id: number; name: 
         <button type="submit" class="button small primary" disabled={save.busy || !text}>
           {t('action.save')}
         </button>
-        <button type="button" class="button small" disabled={save.busy} onClick={() => void save.run(null)}>
+        <button type="button" class="button small" disabled={save.busy} onClick={() => setUnsetting(true)}>
           {t('tenants.unset')}
         </button>
+        {unsetting && (
+          <Confirm title={t('tenants.unsetTitle')} action={t('tenants.unset')} onConfirm={() => save.run(null)} onClose={() => setUnsetting(false)}>
+            <p>{t('tenants.unsetText')}</p>
+          </Confirm>
+        )}
         <button type="button" class="button small quiet" onClick={onCancel}>
           {t('action.cancel')}
         </button>

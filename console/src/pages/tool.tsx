@@ -2,6 +2,7 @@
 
 import { useState } from 'preact/hooks';
 import { call, send, type Schemas } from '../api/client';
+import { useDraft } from '../drafts';
 import { count, dateTime, duration } from '../format';
 import { useAction, useLoad, useStored } from '../hooks';
 import { t } from '../i18n';
@@ -9,7 +10,7 @@ import { go, location } from '../router';
 import { argumentsOf, fieldsOf } from '../schema-form';
 import { mayChange } from '../session';
 import { Confirm, toast } from '../ui/dialog';
-import { Card, Check, Code, Empty, Failure, Field, Loading, Notice, Page, Select, TextArea, TextField } from '../ui/parts';
+import { Card, Check, Code, Empty, Failure, Loading, Notice, Page, Select, TextArea, TextField } from '../ui/parts';
 
 type BankTool = Schemas['BankTool'];
 
@@ -20,6 +21,8 @@ interface Draft {
   parameters: string;
   settings: string;
   guidance: string;
+  after: string;
+  on_error: string;
   timeout: string;
   requires_approval: string;
   idempotent: boolean;
@@ -37,6 +40,8 @@ function draftOf(tool: BankTool | null): Draft {
     parameters: JSON.stringify(tool?.parameters ?? PARAMETERS, null, 2),
     settings: JSON.stringify(tool?.settings ?? HTTP, null, 2),
     guidance: tool?.guidance ?? '',
+    after: tool?.after_call_instruction ?? '',
+    on_error: tool?.on_error ?? 'continue',
     timeout: String(tool?.timeout ?? 30),
     requires_approval: String(tool?.requires_approval ?? false),
     idempotent: tool?.idempotent ?? false,
@@ -82,7 +87,8 @@ export default function ToolPage({ parameters }: { parameters: Record<string, st
 function Editor({ tool, statistics, common, reload }: { tool: BankTool | null; statistics: Schemas['ToolStatistics'] | null; common: string | null; reload: () => void }) {
   const saved = draftOf(tool);
   const [draft, setDraft] = useStored<Draft | null>(`tool.${common ?? 'own'}.${tool?.name ?? 'new'}`, null);
-  const value = draft ?? saved;
+  // A draft of an earlier version may lack fields.
+  const value = draft ? { ...saved, ...draft } : saved;
   const [deleting, setDeleting] = useState(false);
   const dirty = JSON.stringify(value) !== JSON.stringify(saved);
   const set = (change: Partial<Draft>): void => setDraft({ ...value, ...change });
@@ -106,6 +112,8 @@ function Editor({ tool, statistics, common, reload }: { tool: BankTool | null; s
         parameters: json(t('tools.parameters'), value.parameters),
         settings: json(t('tools.settings'), value.settings),
         guidance: value.guidance.trim() || null,
+        after_call_instruction: value.after.trim() || null,
+        on_error: value.on_error,
         timeout: Number(value.timeout) || null,
         requires_approval: approval === 'false' ? false : approval,
         idempotent: value.idempotent,
@@ -155,12 +163,22 @@ function Editor({ tool, statistics, common, reload }: { tool: BankTool | null; s
                   { value: 'admin', label: t('tools.approval.admin') },
                 ]}
               />
+              <Select
+                label={t('tools.onError')}
+                value={value.on_error}
+                onChange={(on_error) => set({ on_error })}
+                options={[
+                  { value: 'continue', label: t('tools.onError.continue') },
+                  { value: 'fail_turn', label: t('tools.onError.fail') },
+                ]}
+              />
               <TextField label={t('tools.timeout')} value={value.timeout} onInput={(timeout) => set({ timeout })} />
             </div>
             <TextArea label={t('tools.description')} rows={2} value={value.description} onInput={(description) => set({ description })} />
             <TextArea label={t('tools.parameters')} code rows={10} value={value.parameters} onInput={(parameters) => set({ parameters })} error={wrong(value.parameters)} />
             <TextArea label={t('tools.settings')} code rows={6} value={value.settings} onInput={(settings) => set({ settings })} error={wrong(value.settings)} help={t('tools.settingsHelp')} />
             <TextArea label={t('tools.guidance')} rows={2} value={value.guidance} onInput={(guidance) => set({ guidance })} help={t('tools.guidanceHelp')} />
+            <TextArea label={t('tools.after')} rows={2} value={value.after} onInput={(after) => set({ after })} help={t('tools.afterHelp')} />
             <div class="row">
               <Check label={t('tools.idempotent')} checked={value.idempotent} onChange={(idempotent) => set({ idempotent })} />
               <Check label={t('state.active')} checked={value.active} onChange={(active) => set({ active })} />
@@ -229,7 +247,7 @@ function Statistics({ statistics }: { statistics: Schemas['ToolStatistics'] | nu
 /** A call with arguments from a form that the schema makes. */
 function Trial({ tool, common }: { tool: BankTool; common: string | null }) {
   const fields = fieldsOf(tool.parameters);
-  const [values, setValues] = useState<Record<string, string>>({});
+  const [values, setValues] = useDraft<Record<string, string>>(`tool.${tool.name}`, {});
   const [result, setResult] = useState<Schemas['Trial']>();
   const trial = useAction(async () => {
     setResult(await call('post', '/admin/tools/{name}/try', { path: { name: tool.name }, query: { common }, body: { arguments: argumentsOf(fields, values) } }));
@@ -277,6 +295,7 @@ function Trial({ tool, common }: { tool: BankTool; common: string | null }) {
 /** Why the tool is or is not offered to a profile. */
 function Diagnosis({ name }: { name: string }) {
   const [agent, setAgent] = useState('');
+  const profiles = useLoad((signal) => call('get', '/admin/profiles', { query: { limit: 100 }, signal }), []);
   const [result, setResult] = useState<Schemas['Diagnosis']>();
   const check = useAction(async () => {
     setResult(await call('get', '/admin/diagnose', { query: { tool: name, agent: agent.trim() || null } }));
@@ -290,9 +309,11 @@ function Diagnosis({ name }: { name: string }) {
           void check.run();
         }}
       >
-        <Field label={t('turns.profile')}>
-          {(id) => <input id={id} class="input" value={agent} placeholder="course-assistant" onInput={(event) => setAgent(event.currentTarget.value)} />}
-        </Field>
+        {profiles.data && !profiles.data.has_more ? (
+          <Select label={t('turns.profile')} value={agent} onChange={setAgent} options={[{ value: '', label: t('tools.noProfile') }, ...profiles.data.data.map((profile) => ({ value: profile.slug, label: profile.slug }))]} />
+        ) : (
+          <TextField label={t('turns.profile')} value={agent} onInput={setAgent} />
+        )}
         <div class="row">
           <button type="submit" class="button" disabled={check.busy}>
             {t('tools.check')}

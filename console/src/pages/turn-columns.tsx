@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from 'preact';
 import { count, duration, money, shortTime } from '../format';
-import type { Key } from '../i18n';
+import { word, type Key } from '../i18n';
 import { Status } from '../ui/parts';
 import type { TurnRow } from './turn-rows';
 
@@ -19,7 +19,7 @@ const text = (value: string | null): ComponentChildren => (value ? <span title={
 export const COLUMNS: Column[] = [
   { id: 'time', label: 'turns.time', width: '86px', cell: (row) => shortTime(row.created_at_ms) },
   { id: 'status', label: 'turns.status', width: '106px', cell: (row) => <Status value={row.status} /> },
-  { id: 'door', label: 'turns.door', width: '78px', cell: (row) => row.door },
+  { id: 'door', label: 'turns.door', width: '78px', cell: (row) => word('door', row.door) },
   { id: 'model', label: 'turns.model', width: 'minmax(96px, 1.2fr)', cell: (row) => text(row.model ?? row.requested_model) },
   { id: 'profile', label: 'turns.profile', width: 'minmax(100px, 1fr)', cell: (row) => text(row.profile) },
   { id: 'user', label: 'turns.user', width: 'minmax(100px, 1fr)', cell: (row) => text(row.user) },

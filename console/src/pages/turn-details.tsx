@@ -1,18 +1,20 @@
-// The calls of a turn with their exact text, and what the prompt was made of.
+// The model calls of a turn, each loaded with its exact text when it is opened, and its tool calls.
 
-import { useState } from 'preact/hooks';
-import type { Schemas } from '../api/client';
-import { count, dateTime, duration } from '../format';
+import { useMemo, useState } from 'preact/hooks';
+import { call as callApi, type Schemas } from '../api/client';
+import { bytes, count, dateTime, duration, money } from '../format';
+import { useLoad } from '../hooks';
 import { t } from '../i18n';
 import { pretty } from '../items';
+import { indented } from '../text-search';
 import { LongText } from '../ui/conversation';
-import { Card, Check, Empty, Notice, Status, Tag } from '../ui/parts';
+import { Card, Check, Empty, Failure, Loading, Notice, Status, Tag } from '../ui/parts';
 import { RawText } from '../ui/raw';
 
 type Turn = Schemas['Turn'];
 type ModelCall = Schemas['ModelCall'];
 
-export function Calls({ turn }: { turn: Turn }) {
+export function Calls({ turn, tenant }: { turn: Turn; tenant: string | null }) {
   if (!turn.calls.length) {
     return (
       <Card>
@@ -23,16 +25,14 @@ export function Calls({ turn }: { turn: Turn }) {
   return (
     <>
       {turn.calls.map((call) => (
-        <CallDetails key={call.number} call={call} />
+        <CallDetails key={call.number} id={turn.id} tenant={tenant} call={call} />
       ))}
     </>
   );
 }
 
-function CallDetails({ call }: { call: ModelCall }) {
+function CallDetails({ id, tenant, call }: { id: string; tenant: string | null; call: ModelCall }) {
   const [open, setOpen] = useState(false);
-  const [formatted, setFormatted] = useState(true);
-  const show = (text: string): string => (formatted ? pretty(text) : text);
   return (
     <Card
       flush
@@ -68,6 +68,12 @@ function CallDetails({ call }: { call: ModelCall }) {
               <dd>{tokens(call.usage as Record<string, unknown>)}</dd>
             </>
           )}
+          <dt>{t('turns.cost')}</dt>
+          <dd>{money(call.cost_usd)}</dd>
+          <dt>{t('turn.sizes')}</dt>
+          <dd>
+            {bytes(call.request_bytes)} → {bytes(call.response_bytes)}
+          </dd>
           {call.error && (
             <>
               <dt>{t('call.error')}</dt>
@@ -85,19 +91,36 @@ function CallDetails({ call }: { call: ModelCall }) {
             </>
           )}
         </dl>
-        {open && (
-          <>
-            <Check label={t('raw.format')} checked={formatted} onChange={setFormatted} />
-            {call.request_incomplete && <Notice tone="wait">{t('turn.requestIncomplete')}</Notice>}
-            <RawText text={show(call.request)} label={t('turn.request')} />
-            {call.response_cut && <Notice tone="wait">{t('turn.responseCut')}</Notice>}
-            <RawText text={show(call.response)} label={t('turn.answer')} />
-          </>
-        )}
+        {open && <Bodies id={id} tenant={tenant} number={call.number} />}
       </div>
     </Card>
   );
 }
+
+/** The exact request and answer. Indentation is added to a copy on request; the texts are shown as they were sent. */
+function Bodies({ id, tenant, number }: { id: string; tenant: string | null; number: number }) {
+  const [formatted, setFormatted] = useState(false);
+  const loaded = useLoad(
+    (signal) => callApi('get', '/admin/turns/{response_id}/calls/{number}', { path: { response_id: id, number }, query: { tenant_id: tenant }, signal }),
+    [id, tenant, number],
+  );
+  const call = loaded.data;
+  const request = useMemo(() => shown(call?.request, formatted), [call, formatted]);
+  const response = useMemo(() => shown(call?.response, formatted), [call, formatted]);
+  if (loaded.error) return <Failure error={loaded.error} retry={loaded.reload} />;
+  if (!call) return <Loading />;
+  return (
+    <>
+      <Check label={t('raw.format')} checked={formatted} onChange={setFormatted} />
+      {call.request_incomplete && <Notice tone="wait">{t('turn.requestIncomplete')}</Notice>}
+      <RawText text={request} label={t('turn.request')} />
+      {call.response_cut && <Notice tone="wait">{t('turn.responseCut')}</Notice>}
+      <RawText text={response} label={t('turn.answer')} />
+    </>
+  );
+}
+
+const shown = (text: string | null | undefined, formatted: boolean): string => (formatted ? indented(text ?? '') : (text ?? ''));
 
 function tokens(usage: Record<string, unknown>): string {
   const details = usage.input_tokens_details as Record<string, unknown> | undefined;
@@ -139,57 +162,5 @@ export function ToolCalls({ turn }: { turn: Turn }) {
         </Card>
       ))}
     </>
-  );
-}
-
-/** What is known about the tokens of the prompt: cached and written to the cache, answer and reasoning. */
-export function Context({ turn }: { turn: Turn }) {
-  const row = turn.summary;
-  if (!row) {
-    return (
-      <Card>
-        <Empty title={t('turn.noTimes')} />
-      </Card>
-    );
-  }
-  const parts: { name: string; tokens: number; tone: string }[] = [
-    { name: t('context.cached'), tokens: row.cached_input_tokens, tone: 'series-2' },
-    { name: t('context.written'), tokens: row.cache_write_tokens, tone: 'series-3' },
-    { name: t('context.fresh'), tokens: Math.max(0, row.input_tokens - row.cached_input_tokens - row.cache_write_tokens), tone: 'series-1' },
-    { name: t('context.reasoning'), tokens: row.reasoning_tokens, tone: 'series-4' },
-    { name: t('context.answer'), tokens: Math.max(0, row.output_tokens - row.reasoning_tokens), tone: 'series-5' },
-  ].filter((part) => part.tokens > 0);
-  const total = parts.reduce((sum, part) => sum + part.tokens, 0) || 1;
-  return (
-    <Card title={t('turn.context')}>
-      <div class="stack">
-        <div class="stacked" role="img" aria-label={parts.map((part) => `${part.name}: ${count(part.tokens)}`).join(', ')}>
-          {parts.map((part) => (
-            <span key={part.name} class={part.tone} style={{ width: `${(part.tokens / total) * 100}%` }} />
-          ))}
-        </div>
-        <table class="table">
-          <thead>
-            <tr>
-              <th scope="col">{t('context.part')}</th>
-              <th scope="col" class="num">
-                {t('turn.tokens')}
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {parts.map((part) => (
-              <tr key={part.name}>
-                <td>
-                  <span class={`swatch ${part.tone}`} /> {part.name}
-                </td>
-                <td class="num">{count(part.tokens)}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-        <p class="small muted">{t('context.note')}</p>
-      </div>
-    </Card>
   );
 }

@@ -2,8 +2,8 @@
 
 import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { useDelayed, useShortcut, useStored } from '../hooks';
-import { t, type Key } from '../i18n';
-import { duration, money, short } from '../format';
+import { t, word, type Key } from '../i18n';
+import { dateTime, duration, money, short } from '../format';
 import { go, location } from '../router';
 import { isOperator } from '../session';
 import { Icon } from '../ui/icons';
@@ -13,7 +13,7 @@ import { COLUMNS, DEFAULT_COLUMNS } from './turn-columns';
 import { FILTERS, follow, loadPage, merged, queryOf, RANGES, type Filter, type TurnRow } from './turn-rows';
 
 const STATUSES = ['queued', 'in_progress', 'completed', 'incomplete', 'failed', 'cancelled'];
-const DOORS = ['responses', 'assistant', 'execute'];
+const DOORS = ['responses', 'chat_completions', 'messages', 'embeddings', 'assistant', 'execute'];
 const MORE: Filter[] = ['model', 'user', 'profile', 'upstream', 'tool', 'session', 'key', 'error', 'request_id', 'min_duration_ms', 'min_cost_usd'];
 
 interface List {
@@ -68,8 +68,8 @@ export default function Turns() {
     >
       <div class="filters">
         <SearchBox value={search.get('q') ?? ''} onChange={(value) => set('q', value)} reference={searchBox} />
-        <Choice label={t('turns.status')} value={search.get('status')} options={STATUSES} onChange={(value) => set('status', value)} />
-        <Choice label={t('turns.door')} value={search.get('door')} options={DOORS} onChange={(value) => set('door', value)} />
+        <Choice label={t('turns.status')} kind="status" value={search.get('status')} options={STATUSES} onChange={(value) => set('status', value)} />
+        <Choice label={t('turns.door')} kind="door" value={search.get('door')} options={DOORS} onChange={(value) => set('door', value)} />
         <Choice label={t('turns.range')} value={search.get('range')} options={Object.keys(RANGES)} onChange={(value) => set('range', value)} />
         {isOperator.value && <Choice label={t('turns.tenants')} value={search.get('tenant')} options={['all']} onChange={(value) => set('tenant', value)} />}
       </div>
@@ -102,10 +102,11 @@ export default function Turns() {
         </fieldset>
       )}
       {list.error && <Failure error={list.error} retry={list.reload} />}
+      <Progress list={list} />
       <div class="card turn-list">
         {list.rows.length ? (
           <Rows list={list} columns={shown} selected={selected} setSelected={setSelected} />
-        ) : list.loading ? (
+        ) : list.loading || (list.more && !list.stopped && !list.error) ? (
           <Loading />
         ) : (
           !list.error && (
@@ -120,30 +121,56 @@ export default function Turns() {
   );
 }
 
-function useTurns(search: string, live: boolean): List & { next: () => void; reload: () => void } {
-  const [list, setList] = useState<List>({ rows: [], added: 0, more: false, loading: true });
+interface TurnsState extends List {
+  /** Where the list continues: the last turn that the server looked at, which need not be listed. */
+  after?: string;
+  /** The user has stopped a search that goes further back. */
+  stopped: boolean;
+}
+
+/** A search looks further back by itself until so many turns are found. */
+const ENOUGH = 50;
+
+const FRESH: TurnsState = { rows: [], added: 0, more: false, loading: true, stopped: false };
+
+/** The list: pages of the store, which may be empty before its end, and changes of the live list. */
+function useTurns(search: string, live: boolean): TurnsState & { next: () => void; stop: () => void; reload: () => void } {
+  const [list, setList] = useState<TurnsState>(FRESH);
   const [turn, setTurn] = useState(0);
   const query = useMemo(() => queryOf(new URLSearchParams(search), Date.now()), [search, turn]);
+  const requests = useRef(new AbortController());
   const pending = useRef(false);
+  const load = useCallback(
+    (after: string | undefined) => {
+      const { signal } = requests.current;
+      pending.current = true;
+      setList((before) => ({ ...before, loading: true, error: undefined }));
+      loadPage(query, after, signal).then(
+        (page) => {
+          if (signal.aborted) return;
+          pending.current = false;
+          const last = page.last_id === null || page.last_id === undefined ? undefined : String(page.last_id);
+          setList((before) => ({ ...before, rows: after ? [...before.rows, ...page.data] : page.data, added: 0, after: last, more: page.has_more, loading: false }));
+        },
+        (error: unknown) => {
+          if (signal.aborted) return;
+          pending.current = false;
+          setList((before) => ({ ...before, loading: false, error: error as Error }));
+        },
+      );
+    },
+    [query],
+  );
   useEffect(() => {
-    const stop = new AbortController();
-    pending.current = true;
-    setList((before) => ({ ...before, loading: true, error: undefined }));
-    loadPage(query, undefined, stop.signal).then(
-      (page) => {
-        pending.current = false;
-        if (!stop.signal.aborted) setList({ rows: page.data, added: 0, more: page.has_more, loading: false });
-      },
-      (error: unknown) => {
-        pending.current = false;
-        if (!stop.signal.aborted) setList({ rows: [], added: 0, more: false, loading: false, error: error as Error });
-      },
-    );
-    return () => stop.abort();
-  }, [query]);
-  const ready = !list.loading && !list.error;
+    requests.current = new AbortController();
+    setList(FRESH);
+    load(undefined);
+    const current = requests.current;
+    return () => current.abort();
+  }, [load]);
+  const first = list.rows.length > 0 || !list.loading;
   useEffect(() => {
-    if (!live || !ready || query.to) return;
+    if (!live || !first || list.error || query.to) return;
     const stop = new AbortController();
     const { from: _from, ...filters } = query;
     void follow(filters, stop.signal, (rows) => {
@@ -153,27 +180,35 @@ function useTurns(search: string, live: boolean): List & { next: () => void; rel
       });
     });
     return () => stop.abort();
-  }, [query, live, ready]);
+  }, [query, live, first, Boolean(list.error)]);
   const next = useCallback(() => {
-    setList((before) => {
-      const last = before.rows[before.rows.length - 1];
-      if (!before.more || pending.current || !last) return before;
-      pending.current = true;
-      loadPage(query, last.id, new AbortController().signal).then(
-        (page) => {
-          pending.current = false;
-          setList((now) => ({ ...now, rows: [...now.rows, ...page.data], added: 0, more: page.has_more }));
-        },
-        (error: unknown) => {
-          pending.current = false;
-          setList((now) => ({ ...now, more: false, error: error as Error }));
-        },
-      );
-      return before;
-    });
-  }, [query]);
+    if (list.more && !list.stopped && !list.error && !pending.current && list.after) load(list.after);
+  }, [list.more, list.stopped, list.error, list.after, load]);
+  useEffect(() => {
+    if (!list.loading && list.rows.length < ENOUGH) next();
+  }, [list.loading, list.rows.length, next]);
+  const stop = useCallback(() => {
+    requests.current.abort();
+    requests.current = new AbortController();
+    pending.current = false;
+    setList((before) => ({ ...before, loading: false, stopped: !before.stopped }));
+  }, []);
   const reload = useCallback(() => setTurn((before) => before + 1), []);
-  return { ...list, next, reload };
+  return { ...list, next, stop, reload };
+}
+
+/** How far a search has looked back, with a way to stop it and to go on. */
+function Progress({ list }: { list: TurnsState & { stop: () => void } }) {
+  const looked = Number(/^resp_AM-(\d{10,})-/.exec(list.after ?? '')?.[1]);
+  if (!list.more || !looked || list.rows.length >= ENOUGH) return null;
+  return (
+    <p class="row small muted" role="status">
+      {list.stopped ? t('turns.searchStopped', { time: dateTime(looked) }) : t('turns.searching', { time: dateTime(looked) })}
+      <button type="button" class="button small" onClick={list.stop}>
+        {list.stopped ? t('turns.searchOn') : t('turns.searchStop')}
+      </button>
+    </p>
+  );
 }
 
 function Rows(props: { list: List & { next: () => void }; columns: typeof COLUMNS; selected: number; setSelected: (index: number) => void }) {
@@ -269,13 +304,13 @@ function SearchBox(props: { value: string; onChange: (value: string) => void; re
   );
 }
 
-function Choice(props: { label: string; value: string | null; options: string[]; onChange: (value: string | null) => void }) {
+function Choice(props: { label: string; kind?: 'status' | 'door'; value: string | null; options: string[]; onChange: (value: string | null) => void }) {
   return (
     <select class="input choice" aria-label={props.label} value={props.value ?? ''} onChange={(event) => props.onChange(event.currentTarget.value || null)}>
       <option value="">{props.label}</option>
       {props.options.map((option) => (
         <option value={option} key={option}>
-          {option.replace('_', ' ')}
+          {props.kind ? word(props.kind, option) : option}
         </option>
       ))}
     </select>

@@ -1,6 +1,6 @@
 // Tokens, cost and turns over time and by what caused them.
 
-import { useMemo } from 'preact/hooks';
+import { useMemo, useState } from 'preact/hooks';
 import { address, call, type Schemas } from '../api/client';
 import { count, day, money, short } from '../format';
 import { useLoad } from '../hooks';
@@ -13,7 +13,6 @@ import { Card, Empty, Failure, Loading, Page, Select } from '../ui/parts';
 
 const DAYS: Record<string, number> = { '1d': 1, '7d': 7, '30d': 30, '90d': 90 };
 const GROUPS = ['model', 'user', 'key', 'profile', 'door', 'upstream', 'day', 'tenant'] as const;
-const DAY = 86_400_000;
 
 type Row = Schemas['UsageOfGroup'] & Record<string, unknown>;
 
@@ -22,19 +21,23 @@ export default function Usage() {
   const range = query.get('range') ?? '30d';
   const group = (GROUPS as readonly string[]).includes(query.get('by') ?? '') ? (query.get('by') as (typeof GROUPS)[number]) : 'model';
   const tenant = isOperator.value ? query.get('tenant') : null;
-  const from = useMemo(() => new Date(Math.floor(Date.now() / DAY) * DAY - ((DAYS[range] ?? 30) - 1) * DAY).toISOString(), [range]);
+  const from = useMemo(() => daysAgo((DAYS[range] ?? 30) - 1).toISOString(), [range]);
   const usage = useLoad(
     async (signal) => {
-      const [days, groups] = await Promise.all([
-        call('get', '/admin/usage', { query: { group_by: 'day', from, tenant }, signal }),
-        call('get', '/admin/usage', { query: { group_by: group, from, tenant }, signal }),
+      const [hours, groups] = await Promise.all([
+        call('get', '/admin/usage', { query: { group_by: 'hour', from, tenant }, signal }),
+        group === 'day' ? null : call('get', '/admin/usage', { query: { group_by: group, from, tenant }, signal }),
       ]);
-      return { days: days.data as Row[], groups: groups.data as Row[] };
+      const days = daysOf(hours.data as Row[], from);
+      return { days, groups: groups ? (groups.data as Row[]) : days.flatMap(({ label, row }) => (row ? [{ ...row, day: label }] : [])) };
     },
     [from, group, tenant],
   );
+  // Only read when an operator wants to choose.
+  const [choosing, setChoosing] = useState(false);
+  const tenants = useLoad(async (signal) => (choosing ? (await call('get', '/admin/tenants', { query: { limit: 100 }, signal })).data : []), [choosing]);
   const set = (name: string, value: string | null): void => go('/usage', { ...Object.fromEntries(query), [name]: value }, true);
-  const points = useMemo(() => daysOf(usage.data?.days ?? [], from), [usage.data, from]);
+  const points = usage.data?.days ?? [];
   const csv = address('/admin/usage', { query: { group_by: `day,${group === 'day' ? 'model' : group}`, from, tenant, format: 'csv' } });
   return (
     <Page
@@ -55,6 +58,7 @@ export default function Usage() {
           options={GROUPS.filter((name) => name !== 'tenant' || isOperator.value).map((value) => ({ value, label: t(`usage.by.${value}` as Key) }))}
         />
         {isOperator.value && (
+          <div class="choice-of-tenant" onFocusCapture={() => setChoosing(true)} onPointerEnter={() => setChoosing(true)}>
           <Select
             label={t('turns.tenant')}
             value={tenant ?? ''}
@@ -62,8 +66,11 @@ export default function Usage() {
             options={[
               { value: '', label: t('turns.tenants') },
               { value: 'all', label: t('usage.allTenants') },
+              ...[...(tenants.data ?? [])].map((one) => ({ value: String(one.id), label: `${one.id}: ${one.name}` })),
+              ...(tenant && tenant !== 'all' && !tenants.data?.some((one) => String(one.id) === tenant) ? [{ value: tenant, label: tenant }] : []),
             ]}
           />
+          </div>
         )}
       </div>
       {usage.error && <Failure error={usage.error} retry={usage.reload} />}
@@ -74,14 +81,18 @@ export default function Usage() {
       )}
       {usage.data && (
         <>
-          <div class="grid-2">
+          <div class="grid-3">
             <Card>
               <BarChart title={t('usage.turns')} series={[t('home.succeeded'), t('home.failed')]} format={short} points={points.map(({ label, row }) => ({ label, values: [(row?.turns ?? 0) - (row?.failed_turns ?? 0), row?.failed_turns ?? 0] }))} />
             </Card>
             <Card>
               <BarChart title={t('usage.tokens')} series={[t('home.input'), t('home.output')]} format={short} points={points.map(({ label, row }) => ({ label, values: [row?.input_tokens ?? 0, row?.output_tokens ?? 0] }))} />
             </Card>
+            <Card>
+              <BarChart title={t('usage.cost')} series={[t('turns.cost')]} format={money} points={points.map(({ label, row }) => ({ label, values: [row?.cost_usd ?? 0] }))} />
+            </Card>
           </div>
+          <p class="small muted">{t('usage.days', { zone: Intl.DateTimeFormat().resolvedOptions().timeZone })}</p>
           <GroupTable rows={usage.data.groups} group={group} />
         </>
       )}
@@ -89,11 +100,31 @@ export default function Usage() {
   );
 }
 
-function daysOf(rows: Row[], from: string): { label: string; row: Row | undefined }[] {
-  const byDay = new Map(rows.map((row) => [String(row.day).slice(0, 10), row]));
+/** Midnight so many days ago, in the user's zone. */
+function daysAgo(days: number): Date {
+  const midnight = new Date();
+  midnight.setHours(0, 0, 0, 0);
+  midnight.setDate(midnight.getDate() - days);
+  return midnight;
+}
+
+/** Sums of the hours of each day of the user's zone. */
+export function daysOf(hours: Row[], from: string): { label: string; row: Row | undefined }[] {
+  const sums = new Map<string, Row>();
+  for (const hour of hours) {
+    const name = new Date(Date.parse(String(hour.hour))).toDateString();
+    const sum = sums.get(name);
+    sums.set(name, sum ? added(sum, hour) : { ...hour });
+  }
   const points = [];
-  for (let at = Date.parse(from); at <= Date.now(); at += DAY) points.push({ label: day(at), row: byDay.get(new Date(at).toISOString().slice(0, 10)) });
+  for (const at = new Date(from); at.getTime() <= Date.now(); at.setDate(at.getDate() + 1)) points.push({ label: day(at.getTime()), row: sums.get(at.toDateString()) });
   return points;
+}
+
+function added(one: Row, other: Row): Row {
+  const sum: Row = { ...one };
+  for (const [name, value] of Object.entries(other)) if (typeof value === 'number') sum[name] = Number(one[name] ?? 0) + value;
+  return sum;
 }
 
 function GroupTable({ rows, group }: { rows: Row[]; group: string }) {

@@ -2,6 +2,7 @@
 
 import { useState } from 'preact/hooks';
 import { call, send, type Schemas } from '../api/client';
+import { useDraft } from '../drafts';
 import { useAction } from '../hooks';
 import { t } from '../i18n';
 import { usePaged } from '../paged';
@@ -17,7 +18,9 @@ const EVENTS = ['response.completed', 'response.failed', 'response.cancelled', '
 
 export function Webhooks() {
   const endpoints = usePaged((after, signal) => call('get', '/v1/webhook_endpoints', { query: { after, limit: 50 }, signal }), []);
-  const [creating, setCreating] = useState(false);
+  const [editing, setEditing] = useState<Endpoint | 'new' | null>(null);
+  const [rotating, setRotating] = useState<Endpoint | null>(null);
+  const [rotated, setRotated] = useState<string | null>(null);
   const [opened, setOpened] = useState<Endpoint | null>(null);
   const [deleting, setDeleting] = useState<Endpoint | null>(null);
   const test = useAction(async (endpoint: Endpoint) => {
@@ -32,7 +35,7 @@ export function Webhooks() {
         title={t('webhooks.title')}
         actions={
           mayChange.value && (
-            <button type="button" class="button small" onClick={() => setCreating(true)}>
+            <button type="button" class="button small" onClick={() => setEditing('new')}>
               <Icon name="plus" />
               {t('webhooks.new')}
             </button>
@@ -63,22 +66,44 @@ export function Webhooks() {
                 <button type="button" class="button small" disabled={test.busy} onClick={() => void test.run(row)}>
                   {t('webhooks.test')}
                 </button>
-                <button type="button" class="button small danger" onClick={() => setDeleting(row)}>
-                  {t('action.delete')}
-                </button>
+                {mayChange.value && (
+                  <>
+                    <button type="button" class="button small" onClick={() => setEditing(row)}>
+                      {t('action.change')}
+                    </button>
+                    <button type="button" class="button small" onClick={() => setRotating(row)}>
+                      {t('webhooks.rotate')}
+                    </button>
+                    <button type="button" class="button small danger" onClick={() => setDeleting(row)}>
+                      {t('action.delete')}
+                    </button>
+                  </>
+                )}
               </span>
             ),
           },
         ]}
       />
-      {creating && (
-        <CreateEndpoint
+      {editing && (
+        <EndpointForm
+          endpoint={editing === 'new' ? null : editing}
           onClose={() => {
-            setCreating(false);
+            setEditing(null);
             endpoints.reload();
           }}
         />
       )}
+      {rotating && (
+        <Confirm
+          title={t('webhooks.rotateTitle')}
+          action={t('webhooks.rotate')}
+          onClose={() => setRotating(null)}
+          onConfirm={async () => setRotated((await call('post', '/v1/webhook_endpoints/{id}/rotate_secret', { path: { id: rotating.id }, body: {} })).signing_secret)}
+        >
+          <p>{t('webhooks.rotateText', { url: rotating.url })}</p>
+        </Confirm>
+      )}
+      {rotated && !rotating && <Secret title={t('webhooks.rotated')} secret={rotated} onClose={() => setRotated(null)} />}
       {opened && <Deliveries endpoint={opened} onClose={() => setOpened(null)} />}
       {deleting && (
         <Confirm
@@ -98,37 +123,53 @@ export function Webhooks() {
   );
 }
 
-function CreateEndpoint({ onClose }: { onClose: () => void }) {
-  const [url, setUrl] = useState('');
-  const [events, setEvents] = useState<string[]>(['response.completed']);
+/** A signing secret, which is shown once. */
+function Secret({ title, secret, onClose }: { title: string; secret: string; onClose: () => void }) {
+  return (
+    <Dialog title={title} onClose={onClose} foot={<button type="button" class="button primary" onClick={onClose}>{t('action.done')}</button>}>
+      <Notice tone="wait">{t('webhooks.once')}</Notice>
+      <Code text={secret} label={t('webhooks.secret')} />
+    </Dialog>
+  );
+}
+
+function EndpointForm({ endpoint, onClose }: { endpoint: Endpoint | null; onClose: () => void }) {
+  const name = endpoint ? `webhook.${endpoint.id}` : 'webhook.new';
+  const [draft, setDraft, clearDraft] = useDraft(name, { url: endpoint?.url ?? '', events: endpoint?.event_types ?? ['response.completed'] });
+  const { url, events } = draft;
   const [made, setMade] = useState<Schemas['NewWebhookEndpoint']>();
-  const create = useAction(async () => setMade(await call('post', '/v1/webhook_endpoints', { body: { url: url.trim(), event_types: events } })));
-  if (made) {
-    return (
-      <Dialog title={t('webhooks.made')} onClose={onClose} foot={<button type="button" class="button primary" onClick={onClose}>{t('action.done')}</button>}>
-        <Notice tone="wait">{t('webhooks.once')}</Notice>
-        <Code text={made.signing_secret} label={t('webhooks.secret')} />
-      </Dialog>
-    );
-  }
+  const known = [...new Set([...EVENTS, ...(endpoint?.event_types ?? [])])];
+  const save = useAction(async () => {
+    const body = { url: url.trim(), event_types: events };
+    if (!endpoint) {
+      setMade(await call('post', '/v1/webhook_endpoints', { body }));
+      clearDraft();
+      return;
+    }
+    await send('post', '/v1/webhook_endpoints/{id}', { path: { id: endpoint.id }, body });
+    clearDraft();
+    toast(t('state.saved'));
+    onClose();
+  });
+  if (made) return <Secret title={t('webhooks.made')} secret={made.signing_secret} onClose={onClose} />;
   return (
     <Dialog
-      title={t('webhooks.new')}
+      title={endpoint ? t('webhooks.change') : t('webhooks.new')}
       onClose={onClose}
       foot={
-        <button type="button" class="button primary" disabled={create.busy || !url.trim() || !events.length} onClick={() => void create.run()}>
-          {t('keys.create')}
+        <button type="button" class="button primary" disabled={save.busy || !url.trim() || !events.length} onClick={() => void save.run()}>
+          {endpoint ? t('action.save') : t('keys.create')}
         </button>
       }
     >
-      <TextField label={t('webhooks.url')} value={url} onInput={setUrl} placeholder="https://example.com/hook" autofocus />
+      <TextField label={t('webhooks.url')} value={url} onInput={(next) => setDraft({ ...draft, url: next })} placeholder="https://example.com/hook" autofocus />
       <fieldset class="field">
         <legend>{t('webhooks.events')}</legend>
-        {EVENTS.map((name) => (
-          <Check key={name} label={<code>{name}</code>} checked={events.includes(name)} onChange={(on) => setEvents(on ? [...events, name] : events.filter((one) => one !== name))} />
+        {known.map((name) => (
+          <Check key={name} label={<code>{name}</code>} checked={events.includes(name)} onChange={(on) => setDraft({ ...draft, events: on ? [...events, name] : events.filter((one) => one !== name) })} />
         ))}
       </fieldset>
-      {create.error && <Failure error={create.error} />}
+      {save.error && <Failure error={save.error} />}
     </Dialog>
   );
 }

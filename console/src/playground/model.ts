@@ -1,6 +1,6 @@
 // What a column of the playground is: its settings, and the answers so far.
 
-import type { CallView } from '../items';
+import type { CallView, Item } from '../items';
 
 export type Door = 'responses' | 'assistant' | 'execute';
 
@@ -11,6 +11,7 @@ export interface Settings {
   mode: string;
   instructions: string;
   temperature: string;
+  topP: string;
   maxOutputTokens: string;
   reasoning: string;
   /** JSON: a list of tools. */
@@ -27,6 +28,7 @@ export const DEFAULTS: Settings = {
   mode: '',
   instructions: '',
   temperature: '',
+  topP: '',
   maxOutputTokens: '',
   reasoning: '',
   tools: '',
@@ -103,14 +105,30 @@ export interface Results {
   [callId: string]: string;
 }
 
+export interface Conversation {
+  /** The response that the next turn continues. */
+  previous: string | null;
+  /** The session of the execute API. */
+  session: string | null;
+  /** The turn of the execute API that waits for results. */
+  turnId: string;
+  /** Items that the next turn sends before its message: the history of a turn that it cannot continue. */
+  items: Item[];
+}
+
+export const NEW_CONVERSATION: Conversation = { previous: null, session: null, turnId: 'turn-1', items: [] };
+
+/** Stands for a session in copied code until there is one. */
+export const NO_SESSION = 'SESSION_ID';
+
 /** The body of a request, as it is sent and as it is copied. */
-export function bodyOf(settings: Settings, input: string | null, state: { previous: string | null; session: string | null; turnId: string }, results: Results = {}, files: Attachment[] = []): Record<string, unknown> {
+export function bodyOf(settings: Settings, input: string | null, state: Conversation, results: Results = {}, files: Attachment[] = []): Record<string, unknown> {
   const answers = Object.entries(results);
   if (settings.door === 'assistant') {
     return { ...(settings.model && { agent: settings.model }), message: input ?? '', ...(settings.metadata.trim() && { metadata: parsed('metadata', settings.metadata) }) };
   }
   if (settings.door === 'execute') {
-    const head = { SessionId: state.session ?? 'SESSION_ID', TurnId: state.turnId };
+    const head = { SessionId: state.session ?? NO_SESSION, TurnId: state.turnId };
     if (answers.length) return { ...head, ToolResults: answers.map(([id, output]) => ({ ToolCallId: id, ExecutionMs: 0, ResultJson: output })) };
     return { ...head, Instruction: input ?? '', Streaming: true };
   }
@@ -118,10 +136,11 @@ export function bodyOf(settings: Settings, input: string | null, state: { previo
   const schema = parsed('schema', settings.schema);
   const body: Record<string, unknown> = {
     model: settings.model,
-    input: answers.length ? answers.map(([id, output]) => ({ type: 'function_call_output', call_id: id, output })) : files.length ? [messageWith(input ?? '', files)] : (input ?? ''),
+    input: answers.length ? answers.map(([id, output]) => ({ type: 'function_call_output', call_id: id, output })) : files.length || state.items.length ? [...state.items, messageWith(input ?? '', files)] : (input ?? ''),
     stream: true,
     instructions: settings.instructions.trim() || undefined,
     temperature: number(settings.temperature),
+    top_p: number(settings.topP),
     max_output_tokens: number(settings.maxOutputTokens),
     reasoning: settings.reasoning ? { effort: settings.reasoning } : undefined,
     tools: parsed('tools', settings.tools),

@@ -3,18 +3,7 @@
 import { ApiError, call, send } from '../api/client';
 import { readEvents } from '../api/sse';
 import { apply } from './events';
-import { bodyOf, newTurn, ROUTES, type Attachment, type Results, type Settings, type Turn } from './model';
-
-export interface Conversation {
-  /** The response that the next turn continues. */
-  previous: string | null;
-  /** The session of the execute API. */
-  session: string | null;
-  /** The turn of the execute API that waits for results. */
-  turnId: string;
-}
-
-export const NEW_CONVERSATION: Conversation = { previous: null, session: null, turnId: 'turn-1' };
+import { bodyOf, newTurn, ROUTES, type Attachment, type Conversation, type Results, type Settings, type Turn } from './model';
 
 /** Runs a turn; `onChange` is called with a copy at most once per frame. */
 export async function run(
@@ -68,7 +57,10 @@ export async function run(
   }
   turn.durationMs = performance.now() - begun;
   if (pending) cancelAnimationFrame(pending);
-  if (turn.responseId && turn.status !== 'failed') state.previous = settings.door === 'responses' ? turn.responseId : state.previous;
+  if (turn.responseId && turn.status !== 'failed') {
+    state.previous = settings.door === 'responses' ? turn.responseId : state.previous;
+    state.items = [];
+  }
   if (settings.door === 'execute' && turn.status !== 'waiting') state.turnId = `turn-${Number(/\d+$/.exec(state.turnId)?.[0] ?? 0) + 1}`;
   onChange(copied(turn));
   return { turn, conversation: state };

@@ -8,7 +8,7 @@ export interface Point {
   values: number[];
 }
 
-const WIDTH = 640;
+const WIDTH = 420;
 const HEIGHT = 168;
 const LEFT = 52;
 const BOTTOM = 22;
@@ -27,7 +27,7 @@ export function BarChart(props: { title: string; series: string[]; points: Point
   const top = roundUp(Math.max(0, ...totals));
   const step = (WIDTH - LEFT) / Math.max(1, props.points.length);
   const y = (value: number): number => TOP + (1 - value / top) * (HEIGHT - TOP - BOTTOM);
-  const every = Math.max(1, Math.ceil(props.points.length / 8));
+  const every = Math.max(1, Math.ceil(props.points.length / 6));
   const shown = over >= 0 ? props.points[over] : undefined;
   return (
     <figure class="chart">

@@ -4,15 +4,22 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import { ApiError } from '../api/client';
 import { ago, dateTime, shortTime } from '../format';
-import { t } from '../i18n';
+import { t, word } from '../i18n';
+import { hasNavigated } from '../router';
 import { Icon, type IconName } from './icons';
 
 export function Page(props: { title: string; about?: ComponentChildren; actions?: ComponentChildren; children: ComponentChildren }) {
   useEffect(() => {
     document.title = `${props.title} · Amalgam`;
   }, [props.title]);
+  const main = useRef<HTMLElement>(null);
+  useEffect(() => {
+    // After a link was followed, the focus is at the beginning of the page, unless the page has taken it.
+    const active = document.activeElement;
+    if (hasNavigated() && (!active || active === document.body || active.closest('.nav, .top'))) main.current?.focus({ preventScroll: true });
+  }, []);
   return (
-    <main class="page" id="content">
+    <main class="page" id="content" ref={main} tabIndex={-1}>
       <div class="page-head">
         <div class="grow">
           <h1>{props.title}</h1>
@@ -75,7 +82,7 @@ const TONES: Record<string, string> = {
 };
 
 export function Status({ value }: { value: string }) {
-  return <span class={`badge ${TONES[value] ?? ''}`}>{value.replace('_', ' ')}</span>;
+  return <span class={`badge ${TONES[value] ?? ''}`}>{word('status', value)}</span>;
 }
 
 export function Tag({ children, tone }: { children: ComponentChildren; tone?: 'good' | 'wrong' | 'wait' | 'live' }) {

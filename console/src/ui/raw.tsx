@@ -1,41 +1,17 @@
-// A long text as the server has it, searched in place. Only the visible lines are drawn.
+// A long text exactly as the server has it, searched in place. Only the visible lines are drawn.
 
+import type { ComponentChildren } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { bytes } from '../format';
 import { useDelayed } from '../hooks';
 import { t } from '../i18n';
+import { found, lineAt, linesOf, type TextLine } from '../text-search';
 import { CopyButton, IconButton } from './parts';
 import { visibleRows } from './virtual-list';
 
 const LINE = 18;
-/** The width of a drawn line in characters; longer lines are broken. */
-const WIDTH = 160;
-
-/** Breaks a text into lines that can be drawn, without cutting a character in two. */
-export function linesOf(text: string): string[] {
-  const lines: string[] = [];
-  for (const line of text.split('\n')) {
-    if (line.length <= WIDTH) {
-      lines.push(line);
-      continue;
-    }
-    let at = 0;
-    while (at < line.length) {
-      let end = Math.min(line.length, at + WIDTH);
-      const code = line.charCodeAt(end - 1);
-      if (end < line.length && code >= 0xd800 && code < 0xdc00) end -= 1;
-      lines.push(line.slice(at, end));
-      at = end;
-    }
-  }
-  return lines;
-}
-
-/** The numbers of the lines that contain a text, ignoring case. */
-export function found(lines: string[], wanted: string): number[] {
-  const needle = wanted.toLowerCase();
-  return needle ? lines.flatMap((line, index) => (line.toLowerCase().includes(needle) ? [index] : [])) : [];
-}
+/** About the width of a character of the text. */
+const CHARACTER = 7.3;
 
 export function RawText({ text, label }: { text: string; label: string }) {
   const [wanted, setWanted] = useState('');
@@ -43,12 +19,19 @@ export function RawText({ text, label }: { text: string; label: string }) {
   const [hit, setHit] = useState(0);
   const view = useRef<HTMLDivElement>(null);
   const [scroll, setScroll] = useState({ top: 0, height: 420 });
+  const size = useMemo(() => new Blob([text]).size, [text]);
   const lines = useMemo(() => linesOf(text), [text]);
-  const hits = useMemo(() => found(lines, needle), [lines, needle]);
-  useEffect(() => setHit(0), [needle]);
+  const hits = useMemo(() => found(text, needle), [text, needle]);
+  useEffect(() => setHit(0), [needle, text]);
   useEffect(() => {
-    const line = hits[hit];
-    if (line !== undefined && view.current) view.current.scrollTop = Math.max(0, line * LINE - 120);
+    const place = hits[hit];
+    const element = view.current;
+    if (place === undefined || !element) return;
+    const line = lineAt(lines, place);
+    element.scrollTop = Math.max(0, line * LINE - 120);
+    // To the side too, in characters of one width.
+    const column = place - (lines[line]?.start ?? 0);
+    element.scrollLeft = Math.max(0, column * CHARACTER - element.clientWidth / 2);
   }, [hits, hit]);
   const { first, last } = visibleRows(scroll.top, scroll.height, LINE, lines.length);
   const move = (step: number): void => setHit(hits.length ? (hit + step + hits.length) % hits.length : 0);
@@ -56,7 +39,7 @@ export function RawText({ text, label }: { text: string; label: string }) {
     <div class="raw">
       <div class="row raw-head">
         <strong>{label}</strong>
-        <span class="small muted">{bytes(new Blob([text]).size)}</span>
+        <span class="small muted">{bytes(size)}</span>
         <span class="grow" />
         <input
           class="input raw-search"
@@ -90,28 +73,47 @@ export function RawText({ text, label }: { text: string; label: string }) {
         onScroll={(event) => setScroll({ top: event.currentTarget.scrollTop, height: event.currentTarget.clientHeight })}
       >
         <pre style={{ height: `${lines.length * LINE}px` }}>
-          {lines.slice(first, last).map((line, index) => {
-            const number = first + index;
-            return (
-              <div key={number} class={`raw-line${number === hits[hit] ? ' hit' : ''}`} style={{ transform: `translateY(${number * LINE}px)` }}>
-                {needle ? marked(line, needle) : line}
-              </div>
-            );
-          })}
+          {lines.slice(first, last).map((line, index) => (
+            <div key={first + index} class="raw-line" style={{ transform: `translateY(${(first + index) * LINE}px)` }}>
+              {needle ? marked(line, hits, needle.length, hits[hit]) : line.text}
+            </div>
+          ))}
         </pre>
       </div>
     </div>
   );
 }
 
-function marked(line: string, needle: string) {
-  const low = line.toLowerCase();
-  const wanted = needle.toLowerCase();
-  const parts = [];
-  let at = 0;
-  for (let next = low.indexOf(wanted); next >= 0; next = low.indexOf(wanted, at)) {
-    parts.push(line.slice(at, next), <mark key={next}>{line.slice(next, next + wanted.length)}</mark>);
-    at = next + wanted.length;
+/** The line with its matches marked; a match may begin in the line before, or end in the one behind. */
+function marked(line: TextLine, hits: number[], length: number, current: number | undefined): ComponentChildren {
+  const parts: ComponentChildren[] = [];
+  const end = line.start + line.text.length;
+  let at = line.start;
+  for (let index = firstAfter(hits, line.start - length); index < hits.length; index += 1) {
+    const place = hits[index] ?? 0;
+    if (place >= end) break;
+    const from = Math.max(place, at);
+    const to = Math.min(place + length, end);
+    if (to <= from) continue;
+    parts.push(line.text.slice(at - line.start, from - line.start));
+    parts.push(
+      <mark key={place} class={place === current ? 'current' : ''}>
+        {line.text.slice(from - line.start, to - line.start)}
+      </mark>,
+    );
+    at = to;
   }
-  return [...parts, line.slice(at)];
+  return [...parts, line.text.slice(at - line.start)];
+}
+
+/** The index of the first of the sorted places behind another one. */
+function firstAfter(places: number[], place: number): number {
+  let low = 0;
+  let high = places.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((places[middle] ?? 0) > place) high = middle;
+    else low = middle + 1;
+  }
+  return low;
 }

@@ -1,7 +1,7 @@
 // Bars along a time axis.
 
 import { duration } from '../format';
-import { t } from '../i18n';
+import { t, word } from '../i18n';
 import type { Bar } from '../waterfall';
 
 export function Waterfall({ bars }: { bars: Bar[] }) {
@@ -24,7 +24,7 @@ export function Waterfall({ bars }: { bars: Bar[] }) {
       {bars.map((bar, index) => (
         <div class="wf-row" role="row" key={index}>
           <span role="rowheader" class={`wf-name depth-${bar.depth}`} title={bar.detail ?? bar.name}>
-            {bar.name}
+            {bar.step ? [word('span', bar.step), bar.name].filter(Boolean).join(' ') : bar.name}
           </span>
           <span role="cell" class="wf-track">
             <span class={`wf-bar ${bar.kind}${bar.failed ? ' failed' : ''}`} style={{ left: at(bar.startMs), width: at(bar.durationMs) }}>

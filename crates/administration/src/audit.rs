@@ -1,4 +1,4 @@
-//! The audit: who changed what, when and from where, and whether the chain of rows is intact.
+//! The audit: the changes of the administration with their actors, and whether the chain of rows is intact.
 
 use amalgam_app::no_such_cursor;
 use amalgam_core::{
@@ -117,7 +117,8 @@ pub struct AuditBreakView {
 }
 
 impl Administration<'_> {
-    /// Entries, newest first: of the named tenant, else of the caller's own; of all for an operator who names none.
+    /// Entries, newest first: of the named tenant, or of the caller's own if none is named; of all tenants for an
+    /// operator who names none.
     pub async fn audit(
         &self,
         scope: &Scope,
@@ -198,7 +199,8 @@ impl Administration<'_> {
         self.actor.change(self.now_ms, tenant_id, action, object_id)
     }
 
-    /// Appends an entry for work that takes several transactions. It comes first, so that no part of the work is without it.
+    /// Appends an entry for work that takes several transactions. It comes before the work, so that all parts of it
+    /// have an entry.
     pub async fn announce(
         &self,
         tenant_id: i64,
@@ -211,7 +213,7 @@ impl Administration<'_> {
     }
 }
 
-/// An object as the audit keeps it.
+/// An object as the audit stores it.
 pub(super) fn snapshot(object: &impl Serialize) -> Option<String> {
     serde_json::to_string(object).ok()
 }

@@ -22,7 +22,7 @@ const LONGEST_KEY: usize = 1_000;
 /// Replaces a secret in responses.
 const HIDDEN: &str = "***";
 
-/// Sets the settings that `body` names; null unsets one. Concurrent changes of other settings are kept.
+/// Sets the settings that `body` names; null unsets one. Concurrent changes of other settings are preserved.
 pub async fn change_config(
     app: &Application,
     actor: &Actor,

@@ -1,7 +1,7 @@
 //! Browser sessions of the console: sign-in with a key, a one-time link or by the OpenID Connect provider, the list of sessions, and their end.
 //!
-//! The tokens of sessions and links are 256 random bits. The store has them as keyed hashes, each kind under hashes of its own,
-//! so that none can be used as another or as an API key.
+//! The tokens of sessions and links are 256 random bits. The store has keyed hashes of them, with a separate purpose
+//! for each kind, so that no token can be used as one of another kind or as an API key.
 
 use std::time::Duration;
 
@@ -26,11 +26,11 @@ use super::{
     request,
 };
 
-/// How long a link can be used.
+/// The lifetime of a link.
 pub const LINK_LIFETIME: Duration = Duration::from_secs(15 * 60);
-/// How long a session lasts while it is not used.
+/// The time after which an unused session ends.
 pub const IDLE_LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
-/// How long a session lasts at most.
+/// The maximum lifetime of a session.
 pub const SESSION_LIFETIME: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// The session in not-found errors.
@@ -319,7 +319,8 @@ impl Administration<'_> {
         }
     }
 
-    /// Sessions ordered by id: of the named tenant, else of all that the caller reaches. Ended ones are left out.
+    /// Sessions ordered by id: of the named tenant, or of all tenants that the caller can access. Ended sessions are
+    /// left out.
     pub async fn console_sessions(
         &self,
         scope: &Scope,
@@ -345,7 +346,7 @@ impl Administration<'_> {
             (None, Some(_)) => None,
             (named, _) => target_tenant(scope, named)?,
         };
-        // The store knows the session's tenant.
+        // The store finds out the session's tenant.
         let audit = self.change(tenant_id.unwrap_or(INSTALLATION), CLOSE, id).before(snapshot(&json!({"id": id})));
         let removed = self.store.remove_console_session(process(), tenant_id, id, audit).await?;
         let removed = removed.ok_or_else(|| not_found(SESSION, id))?;

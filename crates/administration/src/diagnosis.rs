@@ -2,6 +2,8 @@
 //!
 //! Checks run in the order in which a turn would fail. Nothing is changed and no model is called.
 
+use std::time::Duration;
+
 use amalgam_app::{Application, assistant::with_default_model, is_id};
 use amalgam_assistant::settings::{EffectiveSettings, Origin};
 use amalgam_core::{
@@ -203,12 +205,27 @@ async fn inspect_model(
     Ok((resolved, key, known))
 }
 
+/// The model that assistants of a tenant use, and whether an upstream serves it; unknown if that takes longer than `patience`.
+pub(super) async fn default_model(
+    app: &Application,
+    tenant: &Scope,
+    patience: Duration,
+) -> Result<(String, Option<bool>), Fault> {
+    let configs = app.tenant_configs();
+    let stored = configs.load(within(tenant)?).await?;
+    let name = with_default_model(&*app.catalog, configs.resolve(&stored, None)).await.model.value;
+    match tokio::time::timeout(patience, inspect_model(app, tenant, None)).await {
+        Ok(found) => found.map(|(_, _, known)| (name, Some(known))),
+        Err(_) => Ok((name, None)),
+    }
+}
+
 impl Diagnosis {
     fn with_verdict(self) -> Self {
         Self { verdict: self.verdict(), ..self }
     }
 
-    /// What is wrong, in the order in which a turn meets it, and what to do about it.
+    /// The problems in the order in which a turn meets them, each with its remedy.
     fn verdict(&self) -> Vec<String> {
         let mut verdict = Vec::new();
         if !self.feature_enabled {

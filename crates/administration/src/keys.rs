@@ -1,5 +1,6 @@
 //! API keys: administrators reach those of their tenant, operators all.
 
+mod configured;
 mod issue;
 
 use std::borrow::Cow;
@@ -24,6 +25,8 @@ use super::{
     request::{self, wrong},
 };
 
+pub use configured::configured_key_id;
+pub(crate) use configured::tenant_of_configured_key;
 pub(crate) use issue::secret_text;
 pub use issue::{
     ConfiguredKey, IssuedKey, KEY_PREFIX, KeyOrder, Pepper, PepperError, SEALED_MEMORIES, issue, memory_context,
@@ -143,7 +146,7 @@ impl From<KeyRecord> for KeyFields {
 }
 
 impl Administration<'_> {
-    /// Keys ordered by id, including revoked ones: of the named tenant, else of all that the caller reaches.
+    /// Keys ordered by id, including revoked ones: of the named tenant, or of all tenants that the caller can access.
     pub async fn keys(&self, scope: &Scope, named: Option<i64>, page: &Page) -> Result<List<KeyView, String>, Fault> {
         let tenant_id = target_tenant(scope, named)?;
         let keys = self.store.keys(process(), tenant_id, page.after.as_deref(), page.limit + 1).await?;
@@ -170,7 +173,7 @@ impl Administration<'_> {
             (named, _) => target_tenant(scope, named)?,
         };
         let after = json!({"id": id, "revoked_at": UnixSeconds::from_ms(self.now_ms)});
-        // The store knows the key's tenant.
+        // The store finds out the key's tenant.
         let audit = self.change(tenant_id.unwrap_or(INSTALLATION), REVOKE, id).after(snapshot(&after));
         let revoked = self.store.revoke_key(process(), tenant_id, id, self.now_ms, audit).await?;
         Ok(revoked.ok_or_else(|| not_found(KEY, id))?.into())

@@ -3,26 +3,46 @@
 use std::collections::BTreeMap;
 
 use amalgam_app::{
-    is_id,
-    knowledge::{DocumentDeletion, document_id},
+    Application, is_id,
+    knowledge::{DocumentDeletion, DocumentUpload, UploadOutcome, check_name, document_id, matched_words},
     no_such_cursor, not_found,
 };
 use amalgam_core::{
-    AuditAction, Fault, Operator, Scope,
-    store::{Collection, DocumentListing, DocumentRecord, Page},
+    AuditAction, Fault, Operator, Retrieval, RetrievalQuery, RetrievalResult, Scope,
+    store::{Collection, DocumentListing, DocumentRecord, FoundChunk, Page},
 };
+use bytes::Bytes;
 use schemars::JsonSchema;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::json;
 
-use super::{Administration, access::within, audit::snapshot, fields::UnixSeconds, list::List};
+use super::{
+    Administration,
+    access::within,
+    audit::snapshot,
+    fields::{Prose, Texts, UnixSeconds},
+    list::List,
+    request::{self, wrong},
+};
 
 /// The collection in not-found errors.
 const COLLECTION: &str = "Knowledge collection";
 /// The source in not-found errors.
 const SOURCE: &str = "Knowledge source";
 
+/// The document in not-found errors.
+const DOCUMENT: &str = "Knowledge document";
+
 const DELETE: AuditAction = AuditAction::new("knowledge.delete");
+
+/// Files are about to be imported into a collection.
+pub const IMPORT: AuditAction = AuditAction::new("knowledge.import");
+
+/// The results of a search, as agents get them by default and at most.
+const DEFAULT_RESULTS: usize = 8;
+const MOST_RESULTS: usize = 50;
+/// The collections that a search names at most.
+const MOST_COLLECTIONS: usize = 100;
 
 /// A set of documents.
 #[derive(Serialize, JsonSchema)]
@@ -65,6 +85,87 @@ pub struct DocumentView {
     /// The number of chunks.
     pub chunks: u64,
     pub updated_at: UnixSeconds,
+}
+
+/// A search of the tenant's knowledge.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SearchKnowledge {
+    /// What is looked for.
+    query: Prose<1000>,
+    /// The only collections to search; all by default.
+    #[schemars(with = "Option<Vec<String>>")]
+    collections: Option<Texts>,
+    /// The maximum number of chunks, from 1 to 50; 8 by default.
+    limit: Option<usize>,
+}
+
+/// What a search has found.
+#[derive(Serialize, JsonSchema)]
+pub struct KnowledgeSearchResult {
+    #[schemars(extend("const" = "list"))]
+    object: &'static str,
+    /// The chunks, the best first.
+    pub data: Vec<FoundChunkView>,
+    /// Why results may be missing.
+    pub warnings: Vec<String>,
+}
+
+/// A part of a document that was found, and why.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "FoundChunk")]
+pub struct FoundChunkView {
+    /// The id of the chunk; another one after its document was imported anew.
+    id: String,
+    #[schemars(extend("const" = "knowledge.chunk"))]
+    object: &'static str,
+    /// The collection.
+    pub collection: String,
+    /// The path of the document.
+    pub path: String,
+    /// The language of the document.
+    language: String,
+    /// Further attributes of the document.
+    #[serde(serialize_with = "as_object")]
+    #[schemars(with = "BTreeMap<String, String>")]
+    attributes: Vec<(String, String)>,
+    /// What the chunk is, such as the name of a function.
+    pub symbol: Option<String>,
+    /// The first line, from 1.
+    pub start_line: u64,
+    /// The last line.
+    pub end_line: u64,
+    /// The text.
+    pub content: String,
+    /// How well it fits; more is better.
+    pub score: f64,
+    /// The words of the question that the chunk has, as stems.
+    pub matched_words: Vec<String>,
+    /// How well its words fit; rare words count more.
+    pub word_score: f64,
+    /// How close its meaning is to the question's, from 0 to 1; null without embeddings.
+    pub similarity: Option<f64>,
+}
+
+impl FoundChunkView {
+    fn of(chunk: FoundChunk, text: &str) -> Self {
+        Self {
+            object: "knowledge.chunk",
+            matched_words: matched_words(text, &chunk),
+            word_score: chunk.ranking.word_score,
+            similarity: chunk.ranking.similarity,
+            id: chunk.id,
+            collection: chunk.collection,
+            path: chunk.path,
+            language: chunk.language,
+            attributes: chunk.attributes,
+            symbol: chunk.symbol,
+            start_line: chunk.start_line,
+            end_line: chunk.end_line,
+            content: chunk.content,
+            score: chunk.score,
+        }
+    }
 }
 
 impl From<Collection> for CollectionView {
@@ -146,6 +247,72 @@ impl Administration<'_> {
         let draft = self.change(tenant_id, DELETE, collection.name.as_str()).before(snapshot(collection));
         let draft = draft.after(after.and_then(|after| snapshot(&after)));
         Ok(self.store.append_audit(Operator::of_this_process(), draft).await?)
+    }
+
+    /// Stores one file as a document of a collection, which is created if there is none; true if the document is new.
+    pub async fn upload_document(
+        &self,
+        scope: &Scope,
+        app: &Application,
+        upload: DocumentUpload,
+    ) -> Result<(DocumentView, bool), Fault> {
+        let within = within(scope)?;
+        let details = json!({"sources": [upload.source], "path": upload.path, "bytes": upload.content.len()});
+        self.announce(scope.tenant_id(), IMPORT, &upload.collection, &details).await?;
+        let (record, outcome) = upload.write(self.store, &*app.embedder, &*app.clock, within).await?;
+        Ok((record.into(), outcome == UploadOutcome::Created))
+    }
+
+    /// Deletes one document, by the id that lists show.
+    pub async fn delete_document(&self, scope: &Scope, name: &str, id: &str) -> Result<(), Fault> {
+        let within = within(scope)?;
+        let missing = || not_found(DOCUMENT, id);
+        let (source, path) = id.split_once(':').filter(|(source, _)| check_name(source).is_ok()).ok_or_else(missing)?;
+        let collection = self.collection(scope, name).await?;
+        let before = json!({"collection": collection.name, "document": id});
+        let draft = self.change(scope.tenant_id(), DELETE, name).before(snapshot(&before));
+        let paths = [path.to_owned()];
+        match path.contains('\0') {
+            true => Err(missing()),
+            false => match self.store.delete_documents(within, name, source, &paths, self.now_ms).await? {
+                0 => Err(missing()),
+                _ => Ok(self.store.append_audit(Operator::of_this_process(), draft).await?),
+            },
+        }
+    }
+
+    /// Searches as an agent does, and says why each chunk was found.
+    pub async fn search_knowledge(
+        &self,
+        scope: &Scope,
+        retrieval: &dyn Retrieval,
+        query: RetrievalQuery<'_>,
+    ) -> Result<KnowledgeSearchResult, Fault> {
+        within(scope)?;
+        let text = query.text;
+        let RetrievalResult { chunks, warnings } = retrieval.find(scope, query).await?;
+        let data = chunks.into_iter().map(|chunk| FoundChunkView::of(chunk, text)).collect();
+        Ok(KnowledgeSearchResult { object: "list", data, warnings })
+    }
+
+    /// The same for the body of a request.
+    pub async fn search_knowledge_from(
+        &self,
+        scope: &Scope,
+        retrieval: &dyn Retrieval,
+        body: &Bytes,
+    ) -> Result<KnowledgeSearchResult, Fault> {
+        let SearchKnowledge { query, collections, limit } = request::parse(body)?;
+        let limit = match limit.unwrap_or(DEFAULT_RESULTS) {
+            limit @ 1..=MOST_RESULTS => limit,
+            _ => return Err(wrong("limit", &format!("must be a whole number from 1 to {MOST_RESULTS}"))),
+        };
+        let collections = collections.map_or_else(Vec::new, |collections| collections.0);
+        if collections.len() > MOST_COLLECTIONS {
+            return Err(wrong("collections", &format!("at most {MOST_COLLECTIONS} are allowed")));
+        }
+        let query = RetrievalQuery { text: &query.0, collections: &collections, conditions: &[], limit };
+        self.search_knowledge(scope, retrieval, query).await
     }
 
     /// Documents of a collection ordered by source and path; with `source` only those of that source.

@@ -4,10 +4,13 @@
 //! type that a wire sends as JSON and a command prints as JSON or in a table.
 
 mod access;
+pub mod agent_sessions;
 pub mod approvals;
 pub mod audit;
 pub mod configs;
 pub mod console;
+pub mod conversations;
+pub mod courses;
 pub mod diagnosis;
 mod fields;
 pub mod keys;
@@ -15,6 +18,7 @@ pub mod knowledge;
 pub mod limits;
 mod list;
 pub mod modes;
+pub mod overview;
 pub mod prices;
 pub mod profiles;
 pub mod reload;
@@ -22,6 +26,7 @@ mod request;
 mod schemas;
 pub mod seeding;
 pub mod sessions;
+pub mod system;
 pub mod tenants;
 pub mod tool_bank;
 pub mod turn_list;
@@ -44,7 +49,7 @@ pub struct Administration<'a> {
     pub store: &'a dyn Store,
     /// Milliseconds since 1970.
     pub now_ms: u64,
-    /// Who makes changes, for the audit.
+    /// The actor of changes, for the audit.
     pub actor: Actor,
 }
 

@@ -18,6 +18,7 @@ use super::{
     access::{TENANT, known_id, no_tenant, number_id, operator, target_tenant},
     audit::snapshot,
     fields::{UnixSeconds, Word},
+    keys::tenant_of_configured_key,
     list::List,
     request::wrong,
 };
@@ -217,14 +218,18 @@ enum Access {
 }
 
 impl Administration<'_> {
-    /// Limits: of the named tenant with its keys and users, else of all that the caller reaches.
+    /// Limits: of the named tenant with its keys and users, or of all tenants that the caller can access.
     pub async fn limits(
         &self,
         scope: &Scope,
         named: Option<i64>,
         page: &Page,
     ) -> Result<List<LimitView, String>, Fault> {
-        let tenant_id = target_tenant(scope, named)?;
+        // An operator's list has those of models too, which belong to no tenant.
+        let tenant_id = match scope.operator() {
+            Some(_) => named,
+            None => target_tenant(scope, named)?,
+        };
         let read = |after: &String| {
             subject_of_cursor(after).ok_or_else(|| wrong("after", "must be `last_id` of the page before"))
         };
@@ -234,7 +239,7 @@ impl Administration<'_> {
         Ok(List::new(views, page.limit, LimitView::cursor))
     }
 
-    /// One limit, with what is used of it.
+    /// A limit, with the used amounts.
     pub async fn limit(
         &self,
         scope: &Scope,
@@ -287,7 +292,7 @@ impl Administration<'_> {
         }
     }
 
-    /// What a path names, if the caller may do this with its limit.
+    /// The subject that a path names, if the caller has this access to its limit.
     async fn subject(
         &self,
         scope: &Scope,
@@ -312,8 +317,17 @@ impl Administration<'_> {
                 Ok(LimitSubject::tenant(tenant_id))
             }
             LimitKind::Key => {
-                let key = self.store.key(process(), known_id(KEY, id)?).await?;
                 let named = target_tenant(scope, tenant)?;
+                // Keys of the configuration are not in the store; their ids name the tenant.
+                if let Some(tenant_id) = tenant_of_configured_key(id) {
+                    let reached = named.filter(|_| tenant.is_some() || scope.operator().is_none());
+                    if reached.is_some_and(|reached| reached != tenant_id) {
+                        return Err(not_found(KEY, id));
+                    }
+                    self.existing_tenant(scope, tenant_id).await?;
+                    return Ok(LimitSubject::key(tenant_id, id));
+                }
+                let key = self.store.key(process(), known_id(KEY, id)?).await?;
                 let reached = named.filter(|_| tenant.is_some() || scope.operator().is_none());
                 let key = key.filter(|key| reached.is_none_or(|tenant_id| key.tenant_id == tenant_id));
                 let key = key.ok_or_else(|| not_found(KEY, id))?;
@@ -345,7 +359,7 @@ fn rules_view(view: LimitView) -> serde_json::Value {
     value
 }
 
-/// How the audit names a limit.
+/// The name of a limit in the audit.
 fn name(subject: &LimitSubject) -> String {
     format!("{}/{}", subject.kind.name(), subject.id)
 }

@@ -27,7 +27,7 @@ pub struct List<T, Id> {
 }
 
 impl<T, Id> List<T, Id> {
-    /// A page of `limit` entries. The service fetches one more, which tells whether there are further pages.
+    /// A page of `limit` entries. The service reads one entry more, which shows whether there are further pages.
     pub(super) fn new(mut entries: Vec<T>, limit: usize, id: impl Fn(&T) -> Id) -> Self {
         let has_more = entries.len() > limit;
         entries.truncate(limit);
@@ -42,12 +42,12 @@ impl<T, Id> List<T, Id> {
 }
 
 impl<T, Id> List<T, Id> {
-    /// Whether the list continues behind `last_id`.
+    /// Whether the list continues after `last_id`.
     pub fn has_more(&self) -> bool {
         self.has_more
     }
 
-    /// A page after which the list continues behind `next`, which need not be an entry of the page.
+    /// A page after which the list continues after `next`, which need not be an entry of the page.
     pub(super) fn until(entries: Vec<T>, next: Option<Id>, id: impl Fn(&T) -> Id) -> Self {
         Self {
             object: "list",

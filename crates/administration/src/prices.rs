@@ -3,6 +3,8 @@
 //! The format is one object with a model in each field: `"gpt-4o-mini": {"input_cost_per_token": 1.5e-07, …}`. The names are
 //! those of the list, in lower case. A price of the configuration file wins over an imported one.
 
+use std::collections::BTreeMap;
+
 use amalgam_core::{AuditAction, Fault, FaultKind, INSTALLATION, Operator, Price, Scope, store::PriceRecord};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -16,6 +18,12 @@ const MODES: [&str; 3] = ["chat", "completion", "responses"];
 
 /// The longest name of a model.
 const LONGEST_NAME: usize = 256;
+
+/// The most changed prices that the audit names.
+const AUDITED: usize = 50;
+
+/// Parts of the names of rates that apply to requests above a size, or to another service tier than the usual one.
+const TIERS: [&str; 4] = ["_above_", "_batches", "_flex", "_priority"];
 
 /// Prices that are read at once.
 const PAGE: usize = 1_000;
@@ -47,6 +55,18 @@ pub struct ImportReport {
     pub imported: Vec<PriceView>,
     /// The entries that were left out.
     pub skipped: Vec<SkippedPrice>,
+    /// Imported prices whose entry has further rates, for example for long prompts, which are not applied: their calls may cost
+    /// more than is booked.
+    pub tiered: Vec<TieredPrice>,
+}
+
+/// A price with rates that are not applied.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TieredPrice {
+    /// Its name.
+    pub model: String,
+    /// The names of these rates, as the list has them.
+    pub rates: Vec<String>,
 }
 
 /// An entry of a price list that was left out.
@@ -74,14 +94,25 @@ impl Administration<'_> {
     /// Imports a price list. Prices of other models stay.
     pub async fn import_prices(&self, scope: &Scope, text: &str) -> Result<ImportReport, Fault> {
         let operator = operator(scope)?;
-        let (prices, skipped) = read(text, self.now_ms)?;
+        let PriceList { prices, skipped, tiered } = read(text, self.now_ms)?;
         let imported: Vec<PriceView> = prices.iter().map(PriceView::imported).collect();
         if !prices.is_empty() {
-            let after = json!({"imported": prices.len(), "skipped": skipped.len()});
-            let audit = self.change(INSTALLATION, IMPORT, "prices").after(snapshot(&after));
+            let known: BTreeMap<String, PriceView> =
+                self.imported_prices(scope).await?.into_iter().map(|price| (price.model.clone(), price)).collect();
+            let changed: Vec<&PriceView> =
+                imported.iter().filter(|price| known.get(&price.model) != Some(price)).collect();
+            let shown = || changed.iter().take(AUDITED);
+            let before: Vec<&PriceView> = shown().filter_map(|price| known.get(&price.model)).collect();
+            let after: Vec<&&PriceView> = shown().collect();
+            let before = json!({"prices": known.len(), "changed": before});
+            let after = json!({
+                "imported": prices.len(), "skipped": skipped.len(), "changes": changed.len(), "changed": after,
+            });
+            let audit = self.change(INSTALLATION, IMPORT, "prices");
+            let audit = audit.before(snapshot(&before)).after(snapshot(&after));
             self.store.put_prices(operator, prices, audit).await?;
         }
-        Ok(ImportReport { object: "price.import", imported, skipped })
+        Ok(ImportReport { object: "price.import", imported, skipped, tiered })
     }
 
     /// All imported prices, by name.
@@ -100,13 +131,21 @@ impl Administration<'_> {
     }
 }
 
+/// What a list has.
+#[derive(Default)]
+struct PriceList {
+    prices: Vec<PriceRecord>,
+    skipped: Vec<SkippedPrice>,
+    tiered: Vec<TieredPrice>,
+}
+
 /// The prices of a list, by name, and what was left out.
-fn read(text: &str, now_ms: u64) -> Result<(Vec<PriceRecord>, Vec<SkippedPrice>), Fault> {
+fn read(text: &str, now_ms: u64) -> Result<PriceList, Fault> {
     let list: Map<String, Value> = serde_json::from_str(text).map_err(|error| {
         Fault::new(FaultKind::Invalid, format!("The price list is not an object of JSON: {error}."))
             .code("invalid_json")
     })?;
-    let (mut prices, mut skipped): (Vec<PriceRecord>, Vec<SkippedPrice>) = (Vec::new(), Vec::new());
+    let PriceList { mut prices, mut skipped, mut tiered } = PriceList::default();
     for (name, entry) in &list {
         let model = name.to_lowercase();
         let read = match prices.iter().any(|known| known.model == model) {
@@ -114,12 +153,27 @@ fn read(text: &str, now_ms: u64) -> Result<(Vec<PriceRecord>, Vec<SkippedPrice>)
             false => price(name, entry),
         };
         match read {
-            Ok(price) => prices.push(PriceRecord { model, price, imported_at_ms: now_ms }),
+            Ok(price) => {
+                let rates = unapplied_rates(entry);
+                if !rates.is_empty() {
+                    tiered.push(TieredPrice { model: model.clone(), rates });
+                }
+                prices.push(PriceRecord { model, price, imported_at_ms: now_ms });
+            }
             Err(reason) => skipped.push(SkippedPrice { model: name.clone(), reason }),
         }
     }
     prices.sort_by(|one, other| one.model.cmp(&other.model));
-    Ok((prices, skipped))
+    Ok(PriceList { prices, skipped, tiered })
+}
+
+/// The rates of an entry that depend on more than the kind of a token.
+fn unapplied_rates(entry: &Value) -> Vec<String> {
+    let fields = entry.as_object().into_iter().flatten();
+    let is_tier = |(name, rate): &(&String, &Value)| {
+        name.contains("cost_per_token") && rate.is_number() && TIERS.iter().any(|tier| name.contains(tier))
+    };
+    fields.filter(is_tier).map(|(name, _)| name.clone()).collect()
 }
 
 fn price(name: &str, entry: &Value) -> Result<Price, String> {
@@ -159,7 +213,8 @@ mod tests {
             "gpt-4o-mini": {"input_cost_per_token": 1.5e-07, "output_cost_per_token": 6e-07,
                 "cache_read_input_token_cost": 7.5e-08, "litellm_provider": "openai", "mode": "chat", "max_tokens": 16384},
             "Anthropic/Claude": {"input_cost_per_token": 3e-06, "output_cost_per_token": 1.5e-05,
-                "cache_creation_input_token_cost": 3.75e-06, "output_cost_per_reasoning_token": 2e-05},
+                "cache_creation_input_token_cost": 3.75e-06, "output_cost_per_reasoning_token": 2e-05,
+                "input_cost_per_token_above_200k_tokens": 6e-06, "output_cost_per_token_batches": 7.5e-06},
             "text-embedding-3-small": {"input_cost_per_token": 2e-08, "output_cost_per_token": 0.0, "mode": "embedding"},
             "free": {"input_cost_per_token": 0, "output_cost_per_token": 0},
             "by-second": {"input_cost_per_second": 0.001, "mode": "chat"},
@@ -168,7 +223,10 @@ mod tests {
             "GPT-4O-MINI": {"input_cost_per_token": 9e-07, "output_cost_per_token": 9e-07},
             "number": 5,
         });
-        let (prices, skipped) = read(&list.to_string(), 7).unwrap();
+        let PriceList { prices, skipped, tiered } = read(&list.to_string(), 7).unwrap();
+        let rates = ["input_cost_per_token_above_200k_tokens", "output_cost_per_token_batches"];
+        let expected = TieredPrice { model: "anthropic/claude".to_owned(), rates: rates.map(str::to_owned).to_vec() };
+        assert_eq!(tiered, [expected]);
         let record = |model: &str, price| PriceRecord { model: model.to_owned(), price, imported_at_ms: 7 };
         // `serde_json` sorts fields by name, so capital letters come first.
         let expected = [

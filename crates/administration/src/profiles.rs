@@ -75,7 +75,7 @@ pub struct Profiles<'a> {
     pub tenant: &'a Scope,
     /// Milliseconds since 1970.
     pub now_ms: u64,
-    /// Who makes changes, for the audit.
+    /// The actor of changes, for the audit.
     pub actor: Actor,
 }
 
@@ -100,7 +100,8 @@ impl Profiles<'_> {
         self.view(self.current(slug).await?).await
     }
 
-    /// Creates or replaces the profile that `body` describes; true if it is new. The previous version is kept.
+    /// Creates or replaces the profile that `body` describes. Returns it, and whether it is new. The store keeps the
+    /// previous version.
     pub async fn put(&self, slug: &str, body: &Bytes) -> Result<(ProfileView, bool), Fault> {
         let profile = put_profile::read(body, known_id(PROFILE, slug)?, self.now_ms)?;
         let before = self.store.profile(self.tenant, slug).await?;
@@ -173,7 +174,7 @@ impl Profiles<'_> {
     }
 }
 
-/// A profile as the audit keeps it. The store assigns its version.
+/// A profile as the audit stores it. The store assigns its version.
 pub(super) fn shown(profile: &AgentProfile) -> String {
     let AgentProfile { slug, prompt, tools, model, tool_choice, active, .. } = profile;
     let shown = json!({"slug": slug, "prompt": prompt, "tools": tools, "model": model, "tool_choice": tool_choice, "active": active});

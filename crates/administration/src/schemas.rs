@@ -4,8 +4,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, tr
 use serde_json::{Map, Value, json};
 
 use super::{
-    List, approvals, audit, configs, console, diagnosis, keys, knowledge, limits, modes, profiles, reload, sessions,
-    tenants, tool_bank, turn_list, turns, usage, webhooks,
+    List, agent_sessions, approvals, audit, configs, console, conversations, courses, diagnosis, keys, knowledge,
+    limits, modes, overview, profiles, reload, sessions, system, tenants, tool_bank, turn_list, turns, usage, webhooks,
 };
 
 /// The schemas of all objects of the administration, by name.
@@ -25,7 +25,24 @@ pub fn schemas() -> Map<String, Value> {
         "KnowledgeDocumentList",
         "Documents, ordered by source and path.",
     );
+    list::<courses::CourseView, i64>(
+        &mut answers,
+        "CatalogueCourseList",
+        "Courses, ordered by number, or the best first.",
+    );
+    list::<courses::LearnerCourseView, &str>(
+        &mut answers,
+        "LearnerCourseList",
+        "Values of learners, ordered by user and course.",
+    );
+    list::<agent_sessions::AgentSessionView, &str>(
+        &mut answers,
+        "ExecuteSessionList",
+        "Sessions of the execute contract, newest first.",
+    );
+    list::<conversations::ConversationView, &str>(&mut answers, "ConversationList", "Conversations, by id downwards.");
     list::<turn_list::TurnRow, &str>(&mut answers, "TurnList", "Turns without their content, newest first.");
+    list::<turns::TurnEventView, u64>(&mut answers, "TurnEventList", "Stored events of a turn, in order.");
     list::<audit::AuditEntryView, &str>(&mut answers, "AuditList", "Entries of the audit, newest first.");
     list::<webhooks::EndpointView, &str>(&mut answers, "WebhookEndpointList", "Webhook endpoints, ordered by id.");
     list::<webhooks::DeliveryView, &str>(&mut answers, "WebhookDeliveryList", "Deliveries, newest first.");
@@ -46,8 +63,19 @@ pub fn schemas() -> Map<String, Value> {
     answers.subschema_for::<profiles::ProfileDiff>();
     answers.subschema_for::<sessions::SessionMessages>();
     answers.subschema_for::<turns::TurnView>();
+    answers.subschema_for::<turns::ModelCallView>();
+    answers.subschema_for::<turns::TurnContextView>();
+    answers.subschema_for::<overview::OverviewView>();
     answers.subschema_for::<diagnosis::Diagnosis>();
     answers.subschema_for::<reload::ReloadReport>();
+    answers.subschema_for::<reload::ConfigurationView>();
+    answers.subschema_for::<system::SystemView>();
+    answers.subschema_for::<system::UpstreamCheckView>();
+    answers.subschema_for::<knowledge::KnowledgeSearchResult>();
+    answers.subschema_for::<courses::CourseChanges>();
+    answers.subschema_for::<courses::LearnerChanges>();
+    answers.subschema_for::<agent_sessions::AgentSessionTurns>();
+    answers.subschema_for::<conversations::ConversationPage>();
 
     let mut requests = settings().for_deserialize().into_generator();
     requests.subschema_for::<tenants::CreateTenant>();
@@ -61,6 +89,11 @@ pub fn schemas() -> Map<String, Value> {
     requests.subschema_for::<profiles::PutProfile>();
     requests.subschema_for::<modes::PutMode>();
     requests.subschema_for::<limits::PutLimit>();
+    requests.subschema_for::<knowledge::SearchKnowledge>();
+    requests.subschema_for::<courses::PutCourse>();
+    requests.subschema_for::<courses::ChangeCourses>();
+    requests.subschema_for::<courses::PutLearnerCourse>();
+    requests.subschema_for::<courses::ChangeLearnerCourses>();
     requests.subschema_for::<webhooks::CreateEndpoint>();
     requests.subschema_for::<webhooks::ChangeEndpoint>();
 

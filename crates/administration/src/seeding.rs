@@ -58,7 +58,7 @@ impl Administration<'_> {
         Ok(())
     }
 
-    /// Puts a tool into the common bank, in place of the tool of the same name. An inactive tool stays inactive.
+    /// Adds a tool to the common bank, or replaces the tool with the same name. An inactive tool stays inactive.
     pub async fn seed_tool(&self, seed: ToolSeed) -> Result<SeedOutcome, StoreError> {
         let bank = BankOf::Common(Operator::of_this_process());
         let fresh = seed.bank_tool(self.now_ms);
@@ -85,8 +85,8 @@ impl Administration<'_> {
         Ok(SeedOutcome::Updated)
     }
 
-    /// Gives a tenant a profile with its tools, in place of the profile of the same slug. The model and the tool choice of the
-    /// existing profile stay, and an inactive profile stays inactive.
+    /// Adds a profile with its tools to a tenant, or replaces the profile with the same slug. The model and the tool
+    /// choice of the existing profile stay, and an inactive profile stays inactive.
     pub async fn seed_profile(&self, tenant_id: i64, seed: ProfileSeed) -> Result<(SeedOutcome, AgentProfile), Fault> {
         let within = Within::Named(Operator::of_this_process(), tenant_id);
         let before = self.store.profile_versions(within, seed.slug, None, 1).await?.into_iter().next();
@@ -121,7 +121,7 @@ impl Administration<'_> {
     }
 }
 
-/// A built-in tool as the audit keeps it; its settings have no secrets.
+/// A built-in tool as the audit stores it; its settings have no secrets.
 fn shown(tool: &BankTool) -> Option<String> {
     snapshot(&tool_bank::ToolView::of(tool.clone(), tool.settings.clone()))
 }

@@ -2,21 +2,26 @@
 
 use amalgam_app::not_found;
 use amalgam_core::{
-    Fault, Scope,
-    store::{MessageRecord, Page, SessionRecord},
+    AuditAction, Fault, FaultKind, Scope,
+    store::{MessageRecord, Page, SessionDeletion, SessionRecord},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::json;
 
 use super::{
     Administration,
-    access::{number_id, within},
+    access::{admin, number_id, user_scope, within},
+    audit::snapshot,
     fields::{Object, UnixSeconds},
     list::{List, number_after},
 };
 
 /// The thread in not-found errors.
 const SESSION: &str = "Session";
+
+const CLOSE: AuditAction = AuditAction::new("session.close");
+const DELETE: AuditAction = AuditAction::new("session.delete");
 
 /// A thread between one user and one profile.
 #[derive(Serialize, JsonSchema)]
@@ -101,6 +106,40 @@ impl Administration<'_> {
         let messages = messages.into_iter().map(SessionMessage::from).collect();
         let List { data, first_id, last_id, has_more, .. } = List::new(messages, page.limit, |message| message.id);
         Ok(SessionMessages { session: session.into(), messages: data, first_id, last_id, has_more })
+    }
+}
+
+impl Administration<'_> {
+    /// Closes a thread: the user's next message to the profile begins another one. Closing it again changes nothing.
+    pub async fn close_session(&self, scope: &Scope, id: &str) -> Result<SessionView, Fault> {
+        let (number, within) = (number_id(SESSION, id)?, within(scope)?);
+        let audit = self.change(scope.tenant_id(), CLOSE, id).after(snapshot(&json!({"status": "closed"})));
+        let closed = self.store.close_session(within, number, self.now_ms, audit).await?;
+        closed.ok_or_else(|| not_found(SESSION, id))?;
+        let found = self.store.session_within(within, number, None, 0).await?;
+        found.map(|(session, _)| session.into()).ok_or_else(|| not_found(SESSION, id))
+    }
+
+    /// Deletes a thread with its messages, what is known about them, and the responses of its turns.
+    pub async fn delete_session(&self, scope: &Scope, id: &str) -> Result<(), Fault> {
+        let (number, within) = (number_id(SESSION, id)?, within(scope)?);
+        let found = self.store.session_within(within, number, None, 0).await?;
+        let (session, _) = found.ok_or_else(|| not_found(SESSION, id))?;
+        // The audit has what the thread was, not what was said in it.
+        let audit = self.change(scope.tenant_id(), DELETE, id).before(snapshot(&SessionView::from(session)));
+        let (user, responses) = match self.store.delete_session_within(within, number, audit).await? {
+            SessionDeletion::Deleted { user, responses } => (user, responses),
+            SessionDeletion::Missing => return Err(not_found(SESSION, id)),
+            SessionDeletion::Busy => {
+                let message = "A turn of the session runs or waits. Try again when it has ended.";
+                return Err(Fault::new(FaultKind::Conflict, message).code("session_busy"));
+            }
+        };
+        let user = user_scope(admin(scope)?, scope, &user);
+        for response in &responses {
+            self.store.delete_response(&user, response).await?;
+        }
+        Ok(())
     }
 }
 

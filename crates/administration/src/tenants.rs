@@ -160,7 +160,7 @@ impl Administration<'_> {
         }
         match self.write_tenant(tenant).await {
             Ok(written) => Ok(Some(written)),
-            // A full disk does not keep the server from starting. The configuration applies to this process.
+            // A full disk does not prevent the server from starting. The configuration applies to this process.
             Err(StoreError::Unavailable(why)) => {
                 match &found {
                     Some(_) => warn!("tenant {id} cannot be brought in line with the configuration: {why}"),

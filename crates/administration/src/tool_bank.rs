@@ -62,7 +62,7 @@ pub struct ToolBank<'a> {
     pub toolbox: &'a dyn ToolProvider,
     /// Milliseconds since 1970.
     pub now_ms: u64,
-    /// Who makes changes, for the audit.
+    /// The actor of changes, for the audit.
     pub actor: Actor,
 }
 
@@ -243,7 +243,7 @@ impl ToolBank<'_> {
     }
 }
 
-/// Those of these names that neither the tenant nor the common bank has, active or not.
+/// The given names that neither the tenant nor the common bank has, active or not.
 pub(super) async fn unknown_tools(
     store: &dyn Store,
     tenant: &Scope,

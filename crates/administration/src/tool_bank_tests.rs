@@ -24,7 +24,7 @@ enum StubOutcome {
     Sleeps,
 }
 
-/// A toolbox whose tools all do the same; `echo` is built in.
+/// A tool provider whose tools all have the same outcome; `echo` is built in.
 #[derive(Clone)]
 struct StubRegistry(Option<StubOutcome>);
 

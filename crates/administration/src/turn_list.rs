@@ -34,9 +34,9 @@ pub struct TurnRow {
     /// The owner.
     pub user: String,
     /// The API.
-    #[schemars(extend("enum" = ["responses", "assistant", "execute"]))]
+    #[schemars(extend("enum" = ["responses", "chat_completions", "embeddings", "assistant", "execute", "messages"]))]
     pub door: &'static str,
-    session_id: Option<String>,
+    pub(super) session_id: Option<String>,
     profile: Option<String>,
     /// The model that was asked for.
     pub requested_model: String,
@@ -135,7 +135,7 @@ pub struct TurnQuery {
 }
 
 /// The names of all parameters of [`TurnQuery`].
-pub const TURN_PARAMETERS: [&str; 17] = [
+pub const TURN_PARAMETERS: [&str; 19] = [
     "tenant",
     "key",
     "user",
@@ -152,7 +152,9 @@ pub const TURN_PARAMETERS: [&str; 17] = [
     "from",
     "to",
     "min_duration_ms",
+    "max_duration_ms",
     "min_cost_usd",
+    "max_cost_usd",
 ];
 
 /// The maximum length of a searched text.
@@ -163,7 +165,7 @@ impl TurnQuery {
     pub fn read<'a>(get: impl Fn(&'static str) -> Option<&'a str>) -> Result<Self, Fault> {
         let text = |name| get(name).map(ToOwned::to_owned);
         let wire = get("door").map(|name| {
-            Wire::named(name).ok_or_else(|| wrong("door", "must be `responses`, `assistant` or `execute`"))
+            Wire::named(name).ok_or_else(|| wrong("door", "must be `responses`, `assistant`, `execute` or `messages`"))
         });
         let status = text("status");
         if status.as_deref().is_some_and(|status| Status::named(status).is_none()) {
@@ -173,12 +175,18 @@ impl TurnQuery {
         if searched.as_ref().is_some_and(|text| text.chars().count() > MAX_TEXT) {
             return Err(wrong("q", "must have at most 200 characters"));
         }
-        let cost = get("min_cost_usd").map(|text| match text.parse::<f64>() {
-            Ok(usd) if usd.is_finite() && usd >= 0.0 => Ok(Cost::from_nano_usd((usd * 1e9).round() as u64)),
-            _ => Err(wrong("min_cost_usd", "must be an amount in US dollars")),
-        });
-        let duration = get("min_duration_ms")
-            .map(|text| text.parse().map_err(|_| wrong("min_duration_ms", "must be a whole number of at least 0")));
+        let cost = |name: &'static str| {
+            get(name)
+                .map(|text| match text.parse::<f64>() {
+                    Ok(usd) if usd.is_finite() && usd >= 0.0 => Ok(Cost::from_nano_usd((usd * 1e9).round() as u64)),
+                    _ => Err(wrong(name, "must be an amount in US dollars")),
+                })
+                .transpose()
+        };
+        let duration = |name: &'static str| {
+            let read = |text: &str| text.parse().map_err(|_| wrong(name, "must be a whole number of at least 0"));
+            get(name).map(read).transpose()
+        };
         let filter = TurnFilter {
             key_id: text("key"),
             user: text("user"),
@@ -194,8 +202,10 @@ impl TurnQuery {
             text: searched,
             from_ms: get("from").map(|text| time_ms("from", text)).transpose()?,
             to_ms: get("to").map(|text| time_ms("to", text)).transpose()?,
-            min_duration_ms: duration.transpose()?,
-            min_cost: cost.transpose()?,
+            min_duration_ms: duration("min_duration_ms")?,
+            max_duration_ms: duration("max_duration_ms")?,
+            min_cost: cost("min_cost_usd")?,
+            max_cost: cost("max_cost_usd")?,
             stored: None,
         };
         Ok(Self { tenant: text("tenant"), filter })
@@ -285,6 +295,8 @@ mod tests {
             ("to", "12:00"),
             ("min_cost_usd", "-1"),
             ("min_cost_usd", "NaN"),
+            ("max_cost_usd", "free"),
+            ("max_duration_ms", "-1"),
             ("min_duration_ms", "1.5"),
         ];
         for (name, value) in wrong {

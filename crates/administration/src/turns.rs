@@ -1,23 +1,32 @@
 //! Turns of a tenant, with the exact text of every model and tool call.
 
+mod context;
+mod events;
+
 use amalgam_app::{not_found, turns::cursor};
 use amalgam_core::{
-    Admin, Fault, FaultKind, Scope, no_items,
-    store::{ToolRun, Transcript, TurnCursor, TurnFilter, TurnRecord, TurnsOf, Within},
+    Admin, Fault, FaultKind, Scope, Stem, no_items,
+    store::{CallBodies, StoredCall, ToolRun, Transcript, TurnCursor, TurnFilter, TurnRecord, TurnsOf, Within},
 };
-use amalgam_protocol::{Json, Writer};
+use amalgam_protocol::{Json, Raw, Writer};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 
 use super::{
     Administration,
-    access::known_id,
+    access::{known_id, number_id},
     fields::{Object, UnixSeconds, Verbatim},
     turn_list::TurnRow,
 };
 
+pub use context::TurnContextView;
+pub use events::{EVENT_PAGE, TurnEventView};
+
 /// The turn in not-found errors.
 const TURN: &str = "Turn";
+
+/// The model call in not-found errors.
+const CALL: &str = "Model call";
 
 /// A turn of any user of the tenant.
 #[derive(Serialize, JsonSchema)]
@@ -37,7 +46,8 @@ pub struct TurnView {
     /// The input items of the request itself, without those of earlier responses; null if the response is not stored.
     #[schemars(schema_with = "input_shape")]
     input: Option<Verbatim>,
-    calls: Vec<ModelCall>,
+    /// The model calls, in order.
+    calls: Vec<ModelCallView>,
     tool_calls: Vec<ToolRunView>,
     /// What the turn spent its time on, sorted by start; empty while it runs. The write that ends the turn is not included.
     #[schemars(schema_with = "spans_shape")]
@@ -68,7 +78,8 @@ struct SpanView {
 
 /// The exact record of one model call.
 #[derive(Serialize, JsonSchema)]
-struct ModelCall {
+#[schemars(rename = "ModelCall")]
+pub struct ModelCallView {
     /// Starts at 0 within the turn.
     number: u64,
     /// The configured name of the upstream.
@@ -84,16 +95,22 @@ struct ModelCall {
     duration_ms: u64,
     /// The number of retries before the upstream accepted.
     retries: u64,
-    /// The request body.
-    request: String,
+    /// The request body; null if bodies were not asked for.
+    request: Option<String>,
+    /// The length of the request in bytes.
+    request_bytes: u64,
     /// Whether the beginning of the request is missing because the earlier call that contains it was deleted.
     request_incomplete: bool,
-    /// The response body, as far as it was received.
-    response: String,
-    /// Whether the response was longer than what is stored.
+    /// The response body, as far as it was received; null if bodies were not asked for.
+    response: Option<String>,
+    /// The length of the stored response in bytes.
+    response_bytes: u64,
+    /// Whether the response was longer than what is stored, which is at most 4 MiB.
     response_cut: bool,
     /// Token usage.
     usage: Option<Object>,
+    /// The cost in US dollars; null if it is not known.
+    cost_usd: Option<f64>,
     /// Parts of the request that were not passed on.
     losses: Vec<String>,
     /// The error, if the call failed.
@@ -147,42 +164,77 @@ fn input_shape(_: &mut SchemaGenerator) -> Schema {
 }
 
 impl Administration<'_> {
-    /// A turn of any user of the tenant, by the id of its response, of its request, or by the provider's id of its last answer, the
-    /// newest if several.
-    pub async fn turn(&self, scope: &Scope, id: &str) -> Result<TurnView, Fault> {
+    /// A turn of any user of the tenant, by the id of its response, of its request, of one of its items or calls, or by the
+    /// provider's id of its last answer, the newest if several.
+    pub async fn turn(&self, scope: &Scope, id: &str, bodies: CallBodies) -> Result<TurnView, Fault> {
         let id = known_id(TURN, id)?;
-        let Some(admin) = scope.admin() else {
-            return Err(Fault::new(FaultKind::Forbidden, "Only an administrator of the tenant may see its turns."));
-        };
-        if let Some(view) = self.turn_of_response(admin, id).await? {
+        let admin = reader(scope)?;
+        if let Some(view) = self.turn_of_response(admin, id, bodies).await? {
             return Ok(view);
         }
-        if let Some(own) = self.store.response_of_request(admin, id).await?
-            && let Some(view) = self.turn_of_response(admin, &own).await?
-        {
-            return Ok(view);
-        }
-        // The provider's own log, and the `response_id` of the assistant API, have only the provider's id.
-        let missing = || not_found(TURN, id);
-        let own = self.store.response_of_answer_within(Within::Own(admin), id).await?.ok_or_else(missing)?;
-        self.turn_of_response(admin, &own).await?.ok_or_else(missing)
+        let own = self.response_with(admin, id).await?.ok_or_else(|| not_found(TURN, id))?;
+        self.turn_of_response(admin, &own, bodies).await?.ok_or_else(|| not_found(TURN, id))
     }
 
-    async fn turn_of_response(&self, admin: Admin<'_>, id: &str) -> Result<Option<TurnView>, Fault> {
+    /// One model call of a turn, with its exact request and answer. `id` is that of the response.
+    pub async fn turn_call(&self, scope: &Scope, id: &str, number: &str) -> Result<ModelCallView, Fault> {
+        let (id, admin) = (known_id(TURN, id)?, reader(scope)?);
+        let missing = || not_found(CALL, number);
+        let stored = self.store.turn_calls(admin, id, CallBodies::Of(number_id(CALL, number)?)).await?.pop();
+        let call = stored.ok_or_else(missing)?;
+        let mut calls = vec![ModelCallView::new(call, true)];
+        if let Some(row) = self.turn_row(admin, id).await?
+            && let Some(spans) = self.store.spans_of_turn(admin, row.created_at_ms(), id).await?
+        {
+            add_costs(&mut calls, &spans);
+        }
+        calls.pop().ok_or_else(missing)
+    }
+
+    /// The response that has another id than its own.
+    async fn response_with(&self, admin: Admin<'_>, id: &str) -> Result<Option<String>, Fault> {
+        if let Some(own) = self.store.response_of_request(admin, id).await? {
+            return Ok(Some(own));
+        }
+        if let Some(stem) = Stem::of(id)
+            && let Some(own) = self.store.response_of_item(admin, stem).await?
+            && let Some(turn) = self.store.turn(admin, &own).await?
+            && [&turn.response.input, &turn.response.output].iter().any(|items| has_text(items.raw(), id))
+        {
+            return Ok(Some(own));
+        }
+        // The provider's own log, and the `response_id` of the assistant API, have only the provider's id.
+        if let Some(own) = self.store.response_of_answer_within(Within::Own(admin), id).await? {
+            return Ok(Some(own));
+        }
+        Ok(self.store.response_of_call(admin, id).await?)
+    }
+
+    async fn turn_of_response(
+        &self,
+        admin: Admin<'_>,
+        id: &str,
+        bodies: CallBodies,
+    ) -> Result<Option<TurnView>, Fault> {
         let summary = self.turn_row(admin, id).await?;
         let spans = match &summary {
             Some(row) => self.store.spans_of_turn(admin, row.created_at_ms(), id).await?,
             None => None,
         };
-        let view = match (self.store.turn(admin, id).await?, summary) {
-            (Some(turn), summary) => TurnView::new(turn, summary),
+        let mut view = match (self.store.turn(admin, id).await?, summary) {
+            (Some(turn), summary) => {
+                let calls = self.store.turn_calls(admin, id, bodies).await?;
+                let calls = calls.into_iter().map(|call| ModelCallView::new(call, bodies != CallBodies::None));
+                TurnView::new(turn, summary, calls.collect())
+            }
             (None, Some(summary)) => TurnView::without_content(summary),
             (None, None) => return Ok(None),
         };
-        Ok(Some(match spans {
-            Some(spans) => TurnView { spans: Verbatim(spans), ..view },
-            None => view,
-        }))
+        if let Some(spans) = spans {
+            add_costs(&mut view.calls, &spans);
+            view.spans = Verbatim(spans);
+        }
+        Ok(Some(view))
     }
 
     /// The row of one turn in the list.
@@ -210,7 +262,7 @@ impl TurnView {
         }
     }
 
-    fn new(turn: TurnRecord, summary: Option<TurnRow>) -> Self {
+    fn new(turn: TurnRecord, summary: Option<TurnRow>, calls: Vec<ModelCallView>) -> Self {
         let mut response = Writer::default();
         turn.response.write(&mut response);
         Self {
@@ -220,33 +272,61 @@ impl TurnView {
             summary,
             response: Some(Verbatim(Json::from_writer(response))),
             input: Some(Verbatim(turn.response.input)),
-            calls: turn.transcripts.into_iter().map(ModelCall::from).collect(),
+            calls,
             tool_calls: turn.tools.into_iter().map(ToolRunView::from).collect(),
             spans: Verbatim(no_items()),
         }
     }
 }
 
-impl From<Transcript> for ModelCall {
-    fn from(call: Transcript) -> Self {
+impl ModelCallView {
+    fn new(stored: StoredCall, with_bodies: bool) -> Self {
+        let StoredCall { call, request_bytes, response_bytes } = stored;
+        let Transcript { request, response, base, .. } = &call;
+        // As strings, because bodies may not be JSON.
+        let body = |bytes: &[u8]| with_bodies.then(|| String::from_utf8_lossy(bytes).into_owned());
         Self {
             number: call.number.into(),
+            request: body(request),
+            request_incomplete: base.is_some(),
+            response: body(response),
             upstream: call.upstream,
             model: call.model,
             asked_at_ms: call.asked_at_ms,
             first_token_ms: call.first_token_ms,
             duration_ms: call.duration_ms,
             retries: call.retries.into(),
-            // As strings, because bodies may not be JSON.
-            request: String::from_utf8_lossy(&call.request).into_owned(),
-            request_incomplete: call.base.is_some(),
-            response: String::from_utf8_lossy(&call.response).into_owned(),
+            request_bytes,
+            response_bytes,
             response_cut: call.cut,
             usage: call.usage.map(Object::from),
+            cost_usd: None,
             losses: call.losses,
             error: call.error,
         }
     }
+}
+
+/// Adds the costs in the spans of model calls, which are in the order of the calls.
+fn add_costs(calls: &mut [ModelCallView], spans: &Json) {
+    let model_calls = spans.raw().elements().filter(|span| span.get_str("kind").as_deref() == Some("model_call"));
+    for (number, span) in (0_u64..).zip(model_calls) {
+        let cost = span.get("attributes").and_then(|attributes| attributes.get("cost_usd")?.as_f64());
+        if let Some(call) = calls.iter_mut().find(|call| call.number == number) {
+            call.cost_usd = cost;
+        }
+    }
+}
+
+/// Whether a JSON text contains a string.
+fn has_text(json: Raw<'_>, text: &str) -> bool {
+    json.text().contains(&format!("\"{text}\""))
+}
+
+/// The caller as an administrator who reads turns.
+fn reader(scope: &Scope) -> Result<Admin<'_>, Fault> {
+    let refused = || Fault::new(FaultKind::Forbidden, "Only an administrator of the tenant may see its turns.");
+    scope.admin().ok_or_else(refused)
 }
 
 impl From<ToolRun> for ToolRunView {

@@ -119,6 +119,14 @@ impl Administration<'_> {
     }
 }
 
+/// The rows of a report, and their sum.
+pub(super) fn usage_rows(group_by: &[UsageGroup], sums: Vec<UsageSums>) -> (Vec<UsageOfGroup>, UsageOfGroup) {
+    let mut total = UsageSums::default();
+    sums.iter().for_each(|sums| total.add(sums));
+    let rows = sums.into_iter().map(|sums| UsageOfGroup::new(group_by, sums)).collect();
+    (rows, UsageOfGroup::new(&[], total))
+}
+
 impl UsageOfGroup {
     fn new(group_by: &[UsageGroup], sums: UsageSums) -> Self {
         let values = group_by.iter().zip(&sums.group);
@@ -156,7 +164,7 @@ impl UsageOfGroup {
     }
 }
 
-/// The columns of a table of usage, behind those of the groups.
+/// The columns of a table of usage, after those of the groups.
 pub const USAGE_COLUMNS: [&str; 10] = [
     "turns",
     "failed_turns",

@@ -134,7 +134,7 @@ pub(crate) struct EventView {
 
 /// Access to the webhooks of one tenant.
 pub struct Webhooks<'a> {
-    /// The store and who makes changes.
+    /// The store, and the actor of changes.
     pub administration: Administration<'a>,
     /// Seals signing secrets.
     pub seal: &'a dyn Seal,
@@ -219,7 +219,7 @@ impl<'a> Webhooks<'a> {
         }
     }
 
-    /// Sends a test event, whatever events the endpoint receives.
+    /// Sends a test event, even if the endpoint does not receive such events.
     pub async fn test(&self, id: &str) -> Result<DeliveryView, Fault> {
         let endpoint = self.find(id).await?;
         let event = WebhookEvent {

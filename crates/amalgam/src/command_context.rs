@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use amalgam_administration::{Administration, keys::Pepper, tenant_scope};
-use amalgam_core::{Actor, Clock as _, Fault, FaultKind, Rights, Scope, Store, TenantState};
+use amalgam_core::{Actor, AuditAction, Clock as _, Fault, FaultKind, INSTALLATION, Rights, Scope, Store, TenantState};
 use anyhow::{Context as _, bail};
 
 use crate::cli::{ConfigArgs, TenantArgs};
@@ -13,7 +13,7 @@ use crate::machine;
 use crate::storage::{self, OpenStore, StorePurpose};
 use crate::terminal::print_stderr;
 use crate::wire_up::{self, SystemClock};
-use amalgam_configuration::{Config, Sources};
+use amalgam_configuration::{Config, PoolConfig, Sources, StoreUrl};
 
 /// The user recorded for changes by a command.
 const NAME: &str = "operator";
@@ -93,6 +93,18 @@ pub(crate) fn actor() -> Actor {
     Actor::command(machine::host_name())
 }
 
+/// Appends an entry to the audit of a store that a command has filled as a whole.
+pub(crate) async fn record(
+    url: &StoreUrl,
+    pool: PoolConfig,
+    action: AuditAction,
+    details: &serde_json::Value,
+) -> anyhow::Result<()> {
+    let OpenStore { store, .. } = storage::open(url, pool, StorePurpose::Command).await?;
+    let administration = Administration { store: &*store, now_ms: now_ms(), actor: actor() };
+    Ok(administration.announce(INSTALLATION, action, "store", details).await?)
+}
+
 /// Replaces the message of a fault of this kind by the command's own.
 pub(crate) fn reworded<T>(
     result: Result<T, Fault>,
@@ -107,7 +119,7 @@ pub(crate) fn configuration(args: ConfigArgs) -> anyhow::Result<Config> {
     Ok(Config::load(&Sources::gather(args.into())?)?.config)
 }
 
-/// Reads a file argument; `-` stands for standard input.
+/// Reads a file argument; `-` means standard input.
 pub(crate) fn read_text(file: &Path) -> anyhow::Result<String> {
     if file == Path::new("-") {
         let mut text = String::new();

@@ -16,7 +16,7 @@ pub(crate) fn request_bytes() -> u64 {
     share(known.into_iter().flatten().min())
 }
 
-/// The name of this machine, if the system tells.
+/// The name of this machine, if the operating system reports it.
 pub(crate) fn host_name() -> Option<String> {
     let name = read("/proc/sys/kernel/hostname");
     Some(name.trim().to_owned()).filter(|name| !name.is_empty())

@@ -29,7 +29,7 @@ impl Progress {
         self.set(self.done.saturating_add(more.try_into().unwrap_or_default()).min(self.all), self.all);
     }
 
-    /// Says how much is finished, and of how much.
+    /// Shows how much is finished, and of how much.
     pub(crate) fn set(&mut self, done: u64, all: u64) {
         (self.done, self.all) = (done, all);
         let due = self.drawn.is_none_or(|at| at.elapsed() >= PAUSE) || self.done == self.all;

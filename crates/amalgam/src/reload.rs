@@ -1,11 +1,11 @@
 //! Reloads the configuration: reads it again, checks it as a whole, and replaces what a running server can replace.
 //!
-//! Upstreams, models, limits, tenants with their keys, telemetry, and the log level are replaced together. Everything that can fail comes
+//! Upstreams, models, limits, tenants with their keys, telemetry, and the log are replaced together. Everything that can fail comes
 //! first, so that an error leaves the old configuration in force.
 
 use std::sync::Arc;
 
-use amalgam_administration::reload::{ReloadError, ReloadReport};
+use amalgam_administration::reload::{ConfigurationView, ReloadError, ReloadReport};
 use amalgam_app::{Application, CurrentApplication};
 use amalgam_core::Catalog;
 use tracing::{info, warn};
@@ -50,26 +50,30 @@ impl Reloader {
         result
     }
 
-    async fn apply(&mut self) -> Result<ReloadReport, ReloadError> {
-        let invalid = |faults: ConfigFaults| ReloadError::Invalid(faults.iter().map(ToString::to_string).collect());
-        let LoadedConfig { config: new, settings, warnings } =
-            Sources::gather(self.flags.clone()).and_then(|sources| Config::load(&sources)).map_err(invalid)?;
-        let config = with_reloadable(&self.config, new);
-        if !config.is_local() && !config.needs_key() {
-            let message = format!(
-                "without a key, the server must not listen on {}, which other machines can reach; a new 'listen' takes effect at \
-                 the next start",
-                config.server.listen
-            );
-            return Err(ReloadError::Invalid(vec![message]));
-        }
+    /// Reads the configuration again, and says what a reload would change.
+    pub(crate) fn preview(&self) -> Result<ReloadReport, ReloadError> {
+        let (_, settings, warnings) = self.read()?;
+        Ok(ReloadReport { warnings, dry_run: true, ..changes(&self.settings, &settings) })
+    }
 
+    /// The configuration in force.
+    pub(crate) fn show(&self) -> ConfigurationView {
+        ConfigurationView {
+            object: "configuration",
+            file: self.config.file.as_ref().map(|path| path.display().to_string()),
+            settings: self.settings.iter().map(Setting::view).collect(),
+        }
+    }
+
+    async fn apply(&mut self) -> Result<ReloadReport, ReloadError> {
+        let (config, settings, warnings) = self.read()?;
         let failed = |error: anyhow::Error| ReloadError::Failed(format!("{error:#}"));
         let current = self.application.load();
         let names = wire_up::names(&config, &current.seal, &*current.clock).map_err(failed)?;
         let tenancy = tenancy::configure(&config, &*current.store, &*current.clock).await.map_err(failed)?;
         let change_telemetry = self.live.telemetry.prepare(&config).map_err(failed)?;
         self.log.set(&config.log).map_err(failed)?;
+        self.live.log.change(&wire_up::request_lines(&config));
 
         let application = Arc::new(Application {
             catalog: Arc::clone(&names) as Arc<dyn Catalog>,
@@ -87,6 +91,23 @@ impl Reloader {
         self.application.replace(application);
         (self.config, self.settings) = (config, merged(&self.settings, settings, &report));
         Ok(report)
+    }
+
+    /// The configuration that a reload would put into force, all settings as they are read now, and the warnings.
+    fn read(&self) -> Result<(Config, Vec<Setting>, Vec<String>), ReloadError> {
+        let invalid = |faults: ConfigFaults| ReloadError::Invalid(faults.iter().map(ToString::to_string).collect());
+        let LoadedConfig { config: new, settings, warnings } =
+            Sources::gather(self.flags.clone()).and_then(|sources| Config::load(&sources)).map_err(invalid)?;
+        let config = with_reloadable(&self.config, new);
+        if !config.is_local() && !config.needs_key() {
+            let message = format!(
+                "without a key, the server must not listen on {}, which other machines can reach; a new 'listen' takes effect at \
+                 the next start",
+                config.server.listen
+            );
+            return Err(ReloadError::Invalid(vec![message]));
+        }
+        Ok((config, settings, warnings))
     }
 }
 
@@ -106,7 +127,6 @@ fn with_reloadable(old: &Config, new: Config) -> Config {
     } = new;
     limits.request_bytes_total = old.limits.request_bytes_total;
     limits.remembered_bytes = old.limits.remembered_bytes;
-    let log = amalgam_configuration::LogConfig { format: old.log.format, ..log };
     Config {
         log,
         telemetry,

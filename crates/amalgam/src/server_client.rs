@@ -126,7 +126,7 @@ pub(crate) async fn send(
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let mut tasks = JoinSet::new();
     tasks.spawn(async move {
-        // What goes wrong shows where the answer is read.
+        // An error also appears where the answer is read.
         let _ = connection.await;
     });
     request = request

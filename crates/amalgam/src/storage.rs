@@ -1,8 +1,8 @@
-//! Opens the configured store. The one place that knows the storage engines.
+//! Opens the configured store. The only file that names the storage engines.
 
 use std::sync::Arc;
 
-use amalgam_core::{Store, store::FlushMeter};
+use amalgam_core::{Store, store::StoreMeter};
 use amalgam_store::migrate::{MigrationError, MigrationStatus, Migrations};
 use amalgam_store_postgres::{Postgres, PostgresOpenError, PostgresOptions};
 use amalgam_store_sqlite::{FullDisk, MigrationBackup, Sqlite, SqliteOpenError, SqliteOptions};
@@ -28,7 +28,7 @@ pub(crate) struct OpenStore {
     /// Whether no other process serves from it.
     pub(crate) alone: bool,
     /// Counts the store's commits.
-    pub(crate) flushes: FlushMeter,
+    pub(crate) flushes: StoreMeter,
     /// Warnings about the database's durability or access settings.
     pub(crate) warnings: Vec<String>,
 }
@@ -59,7 +59,7 @@ async fn open_either(
                 StorePurpose::Serving => FullDisk::Read,
                 StorePurpose::Command | StorePurpose::ReadOnly => FullDisk::Refuse,
             };
-            let flushes = FlushMeter::default();
+            let flushes = StoreMeter::default();
             let options = SqliteOptions {
                 migrations,
                 migration_backup,
@@ -151,7 +151,7 @@ pub(crate) async fn inspect(url: &StoreUrl, pool: PoolConfig) -> (StoreStatus, O
     if pending == status.len() {
         return (StoreStatus::Absent, None);
     }
-    // Opening the store refuses an incompatible schema, whatever migrations are pending.
+    // Opening the store refuses an incompatible schema, even if migrations are pending.
     if pending > 0 && status.iter().all(|migration| migration.problem.is_none()) {
         return (StoreStatus::Outdated { pending }, None);
     }

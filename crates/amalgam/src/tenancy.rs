@@ -112,7 +112,7 @@ async fn prepare_in(config: &Config, store: &dyn Store, pepper: &Pepper, now_ms:
 /// The result of writing the configured tenants to the store.
 struct Synchronised {
     access: ConfiguredAccess,
-    /// Of several processes that start at once, the one that created the first tenant sets it up and hands over the key.
+    /// If several processes start at once, the one that created the first tenant sets it up and outputs the key.
     made_first: bool,
     /// The first tenant, if the configuration has none.
     sole: Option<TenantRecord>,

@@ -2,11 +2,11 @@
 
 mod live_parts;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use amalgam_administration::{
     keys::{Pepper, PepperError},
-    reload::{ReloadCaller, ReloadRequests},
+    reload::{ConfigurationRequest, ReloadRequests},
 };
 use amalgam_app::{
     Application, CurrentApplication, Limits, ReadConfigs,
@@ -17,8 +17,8 @@ use amalgam_app::{
 use amalgam_assistant::settings::KEY_VARIABLE;
 use amalgam_configuration::{Config, ImageUrls, KeepTranscripts, KeySetLocation, McpConfig, McpTransport, Secret};
 use amalgam_core::{
-    Catalog, Clock, Embedder, Fetch, Retrieval, Seal, Store, ToolProvider, TurnObserver,
-    store::{BankStore, ConsoleStore, CourseStore, FlushMeter, KnowledgeStore, ProcessId, TenancyStore},
+    Catalog, Clock, Embedder, EmbeddingUpstreams, Fetch, Retrieval, Seal, Store, ToolProvider, TurnObserver,
+    store::{BankStore, ConsoleStore, CourseStore, KnowledgeStore, ProcessId, TenancyStore},
     turn::Caps,
 };
 use amalgam_engine::{
@@ -28,10 +28,10 @@ use amalgam_execute::{envelope::UncountedUsage, request::Bounds};
 use amalgam_models::{Key, ModelNames, ModelNamesSettings, Proxies, UpstreamSettings};
 use amalgam_oidc::{JwksLocation, OidcProvider};
 use amalgam_server::{
-    AllowedOrigins, App, Auth, AuthParts, BuildInfo, CurrentApp, JwtSettings, ListenerConfig, Metrics, RequestLog,
-    RequestLogSettings, ServerParts, TrustedProxies,
+    AllowedOrigins, App, Auth, AuthParts, BuildInfo, CurrentApp, JwtSettings, ListenerConfig, MetricSources, Metrics,
+    RefusalMeter, RequestLog, RequestLogSettings, ServerParts, ServerTls, TrustedProxies,
 };
-use amalgam_store::{KeyRing, Sealer};
+use amalgam_store::{KeyRing, Sealer, backup::folder_of};
 use amalgam_tools::{
     Allowed, CoursePorts, Egress, EgressConfig, KnowledgePorts, McpProcess, McpServer, McpSettings, OperatorServer,
     Ports, ToolRegistryParts, builtins,
@@ -59,18 +59,24 @@ pub(crate) struct AssembledServer {
     /// What a new configuration replaces.
     pub(crate) live: LiveParts,
     /// Callers that want the configuration to be reloaded.
-    pub(crate) reload_callers: mpsc::Receiver<ReloadCaller>,
+    pub(crate) reload_callers: mpsc::Receiver<ConfigurationRequest>,
     /// Owns processes and sessions, which end with the server.
     pub(crate) tools: Arc<amalgam_tools::ToolRegistry>,
     /// The retention and other periodic work.
     pub(crate) housekeeping: HousekeepingSettings,
     /// The first key of a new store, to be shown once.
     pub(crate) first_key: Option<FirstKey>,
+    /// Counts connections that the listeners refuse.
+    pub(crate) refusals: RefusalMeter,
 }
 
 /// Builds the server from its configuration; `url` is that of its listener.
-pub(crate) async fn assemble(config: &Config, url: &str) -> anyhow::Result<AssembledServer> {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+pub(crate) async fn assemble(
+    config: &Config,
+    url: &str,
+    certificate: Option<&ServerTls>,
+) -> anyhow::Result<AssembledServer> {
+    let clock = clock();
     let seal: Arc<dyn Seal> = Arc::new(sealer(config)?);
     let OpenStore { store, alone, flushes, .. } =
         storage::open(&config.store, config.pool, StorePurpose::Serving).await?;
@@ -88,7 +94,7 @@ pub(crate) async fn assemble(config: &Config, url: &str) -> anyhow::Result<Assem
 
     let names = names(config, &seal, &*clock)?;
     let embedder = Arc::new(CurrentModels::new(Arc::clone(&names)));
-    let knowledge = knowledge(&store, Arc::clone(&embedder) as Arc<dyn Embedder>);
+    let knowledge = knowledge(&store, Arc::clone(&embedder) as Arc<dyn Embedder>, &clock);
     let tools = tool_registry(config, &store, &knowledge, &seal, &clock, url)?;
     let auth = Auth::new(AuthParts {
         store: Arc::clone(&store) as Arc<dyn TenancyStore>,
@@ -104,18 +110,28 @@ pub(crate) async fn assemble(config: &Config, url: &str) -> anyhow::Result<Assem
     });
     let admission = Admission::new(admission_settings(config));
     let telemetry = ProcessTelemetry::new(config, Arc::clone(&clock))?;
-    let log = request_log(config, flushes, &telemetry, &*clock);
+    let refusals = RefusalMeter::default();
+    let sources = MetricSources {
+        store: flushes,
+        telemetry: telemetry.meter.clone(),
+        refusals: refusals.clone(),
+        certificate: certificate.cloned(),
+        disk: Some(disk_of_store(config)),
+    };
+    let log = request_log(config, sources, &telemetry, &*clock);
     let engine = engine(config, &admission, &clock, Arc::new(egress(config)), &store, &log);
     let (reload, reload_callers) = ReloadRequests::new();
     let application = Arc::new(Application {
         engine: engine.clone(),
         catalog: Arc::clone(&names) as Arc<dyn Catalog>,
+        embeddings: Arc::clone(&names) as Arc<dyn EmbeddingUpstreams>,
         store,
         clock,
         seal,
         webhook_sender: Arc::new(egress(config)),
         toolbox: Arc::clone(&tools) as Arc<dyn ToolProvider>,
         knowledge,
+        embedder: Arc::clone(&embedder) as Arc<dyn Embedder>,
         execute: execute(config),
         assistant: AssistantSettings { settings: config.assistant.clone(), public_url: public_url(config, url) },
         limits: limits(config),
@@ -127,7 +143,7 @@ pub(crate) async fn assemble(config: &Config, url: &str) -> anyhow::Result<Assem
         auth: auth.clone(),
         origins: AllowedOrigins::new(config.server.allowed_origins.clone(), config.server.public_url.as_deref()),
         reload,
-        log,
+        log: Arc::clone(&log),
         oidc: oidc_provider(config, url)?.map(Arc::new),
     });
     let housekeeping = HousekeepingSettings {
@@ -136,9 +152,9 @@ pub(crate) async fn assemble(config: &Config, url: &str) -> anyhow::Result<Assem
         responses: config.retention.responses,
         alone,
     };
-    let live = LiveParts { auth, admission, embedder, telemetry, server: CurrentApp::new(Arc::new(app)) };
+    let live = LiveParts { auth, admission, embedder, telemetry, log, server: CurrentApp::new(Arc::new(app)) };
     let application = CurrentApplication::new(application);
-    Ok(AssembledServer { application, names, engine, live, reload_callers, tools, housekeeping, first_key })
+    Ok(AssembledServer { application, names, engine, live, reload_callers, tools, housekeeping, first_key, refusals })
 }
 
 fn execute(config: &Config) -> ExecuteSettings {
@@ -201,7 +217,7 @@ pub(crate) fn engine_settings(config: &Config) -> EngineSettings {
 /// The lines of requests, and the metrics.
 fn request_log(
     config: &Config,
-    flushes: FlushMeter,
+    sources: MetricSources,
     telemetry: &ProcessTelemetry,
     clock: &dyn Clock,
 ) -> Arc<RequestLog> {
@@ -210,9 +226,21 @@ fn request_log(
         commit: version::COMMIT.unwrap_or_default().to_owned(),
         started_at_ms: clock.now_ms(),
     };
-    let settings = RequestLogSettings { sample: config.log.sample, doors: config.log.doors.clone() };
-    let metrics = Metrics::new(&build, flushes, telemetry.meter.clone());
-    Arc::new(RequestLog::new(metrics, telemetry.sink(), &settings))
+    let metrics = Metrics::new(&build, sources);
+    Arc::new(RequestLog::new(metrics, telemetry.sink(), &request_lines(config)))
+}
+
+/// Which lines of requests are written.
+pub(crate) fn request_lines(config: &Config) -> RequestLogSettings {
+    RequestLogSettings { sample: config.log.sample, doors: config.log.doors.clone() }
+}
+
+/// A folder on the disk that fills: of the database file, or of the other data if the database is a server.
+fn disk_of_store(config: &Config) -> PathBuf {
+    match &config.store {
+        amalgam_configuration::StoreUrl::Sqlite(path) => folder_of(path).to_owned(),
+        amalgam_configuration::StoreUrl::Postgres(_) => config.data.clone(),
+    }
 }
 
 fn tool_limits(config: &Config) -> ToolLimits {
@@ -250,8 +278,8 @@ pub(crate) fn names(config: &Config, seal: &Arc<dyn Seal>, clock: &dyn Clock) ->
 }
 
 /// Searches the store, with embeddings of the configured upstreams.
-pub(crate) fn knowledge(store: &Arc<dyn Store>, embedder: Arc<dyn Embedder>) -> Arc<Knowledge> {
-    Arc::new(Knowledge::new(Arc::clone(store) as Arc<dyn KnowledgeStore>, embedder))
+pub(crate) fn knowledge(store: &Arc<dyn Store>, embedder: Arc<dyn Embedder>, clock: &Arc<dyn Clock>) -> Arc<Knowledge> {
+    Arc::new(Knowledge::new(Arc::clone(store) as Arc<dyn KnowledgeStore>, embedder, Arc::clone(clock)))
 }
 
 /// All tools of this installation. Starts and connects nothing before a turn needs it.
@@ -377,8 +405,9 @@ fn oidc_provider(config: &Config, url: &str) -> anyhow::Result<Option<OidcProvid
 }
 
 /// The limits of the listener.
-pub(crate) fn listener(config: &Config) -> ListenerConfig {
+pub(crate) fn listener(config: &Config, refusals: RefusalMeter) -> ListenerConfig {
     ListenerConfig {
+        refusals,
         max_connections: config.server.max_connections,
         max_connections_per_address: config.server.max_connections_per_address,
         proxies: TrustedProxies::new(config.server.trusted_proxies.clone()),
@@ -450,6 +479,11 @@ fn known_headers(remote: &amalgam_configuration::Remote) -> Vec<(String, String)
         Secret::Missing { .. } => None,
     };
     remote.headers.iter().filter_map(known).collect()
+}
+
+/// The machine's clock, shared.
+pub(crate) fn clock() -> Arc<dyn Clock> {
+    Arc::new(SystemClock)
 }
 
 /// The machine's clock.

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use amalgam_core::{Catalog, Clock, Retrieval, Seal, Store, ToolProvider, WebhookSender};
+use amalgam_core::{Catalog, Clock, Embedder, EmbeddingUpstreams, Retrieval, Seal, Store, ToolProvider, WebhookSender};
 use amalgam_engine::{Engine, QueueLimits};
 
 use crate::{
@@ -40,7 +40,7 @@ pub struct Limits {
     pub files_bytes_per_tenant: u64,
     /// Bytes of memory that all requests use together.
     pub request_bytes_total: usize,
-    /// Bytes that all WebSockets together remember; part of `request_bytes_total`.
+    /// The limit of bytes that all WebSockets together remember; part of `request_bytes_total`.
     pub remembered_bytes: usize,
     /// Background turns that wait for a process.
     pub queue: QueueLimits,
@@ -64,8 +64,12 @@ pub struct Application {
     pub toolbox: Arc<dyn ToolProvider>,
     /// Sends webhooks.
     pub webhook_sender: Arc<dyn WebhookSender>,
+    /// Embeds texts of callers.
+    pub embeddings: Arc<dyn EmbeddingUpstreams>,
     /// Searches the knowledge of a tenant.
     pub knowledge: Arc<dyn Retrieval>,
+    /// Computes embeddings with the models in force.
+    pub embedder: Arc<dyn Embedder>,
     /// The installation's settings of the tenant assistant.
     pub assistant: AssistantSettings,
     /// The installation's settings of the strict contract.

@@ -2,6 +2,7 @@
 
 mod agent;
 mod answer;
+mod client_secrets;
 mod respond;
 mod session_queue;
 
@@ -10,7 +11,8 @@ use amalgam_core::{Fault, FaultKind, Operator, Scope};
 use crate::app::Application;
 
 pub use agent::{Agent, AssistantSettings, RouteError, with_default_model, write_named_tool};
-pub use answer::{MessageIds, body as answer_body, write_result};
+pub use answer::{MessageIds, body as answer_body, write_result, write_tool_results};
+pub use client_secrets::{CLIENT_SECRET_PREFIX, open_client_secret, seal_client_secret};
 pub use respond::{AssistantTurn, RespondError};
 pub use session_queue::SessionQueues;
 

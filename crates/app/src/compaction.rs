@@ -33,7 +33,7 @@ pub struct Compacted {
     pub id: String,
     /// The response body.
     pub object: Bytes,
-    /// What was lost.
+    /// The losses.
     pub losses: Vec<Loss>,
 }
 
@@ -118,6 +118,7 @@ async fn summarise(
         call_ids: false,
         used_calls: std::collections::HashSet::new(),
         format: None,
+        counts_prompt: false,
     });
     let run = app.engine.start(start).await?;
     let mut losses = run.losses().to_vec();

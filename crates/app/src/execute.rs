@@ -28,7 +28,7 @@ pub struct ExecuteSettings {
     pub bounds: Bounds,
     /// The maximum number of tokens of retrieved knowledge in a turn.
     pub context_tokens: u64,
-    /// What is reported for tokens that the upstream has not counted.
+    /// The usage that is reported for tokens that the upstream has not counted.
     pub uncounted: UncountedUsage,
 }
 

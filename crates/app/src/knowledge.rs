@@ -4,23 +4,32 @@
 //! fails, or the model is no longer configured), the order of the word search stays and the result has a warning. No
 //! turn fails for it.
 
+mod attributes;
 mod collections;
+mod embedding_usage;
 mod import;
+mod upload;
 mod write_throttle;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use amalgam_core::{
-    BoxFuture, Embedder, Fault, Retrieval, RetrievalQuery, RetrievalResult, Scope,
+    BoxFuture, Clock, EmbeddedTexts, Embedder, Fault, Retrieval, RetrievalQuery, RetrievalResult, Scope,
     store::{Collection, FoundChunk, KnowledgeQuery, KnowledgeStore},
 };
-use amalgam_knowledge::{question, rank_by_embeddings};
+use amalgam_knowledge::{question, rank_by_embeddings, words};
 use futures_util::future::join_all;
 
+pub use attributes::{InvalidAttribute, check_attribute, check_attributes, check_name, check_value};
 pub use collections::{DocumentDeletion, document_id};
 pub use import::{
     IgnoreRules, ImportError, ImportObserver, ImportSource, ImportTotals, KnowledgeImport, gather_sources,
 };
+pub use upload::{DOCUMENT_BYTES, DocumentUpload, PATH_BYTES, UploadOutcome};
 pub use write_throttle::WriteThrottle;
 
 /// The number of candidates for reranking.
@@ -36,12 +45,13 @@ const EMBEDDED_BYTES: usize = 8 * 1024;
 pub struct Knowledge {
     store: Arc<dyn KnowledgeStore>,
     embedder: Arc<dyn Embedder>,
+    clock: Arc<dyn Clock>,
 }
 
 impl Knowledge {
     /// A search over this store with this embedder.
-    pub fn new(store: Arc<dyn KnowledgeStore>, embedder: Arc<dyn Embedder>) -> Self {
-        Self { store, embedder }
+    pub fn new(store: Arc<dyn KnowledgeStore>, embedder: Arc<dyn Embedder>, clock: Arc<dyn Clock>) -> Self {
+        Self { store, embedder, clock }
     }
 
     async fn search(&self, scope: &Scope, lookup: RetrievalQuery<'_>) -> Result<RetrievalResult, Fault> {
@@ -71,7 +81,7 @@ impl Knowledge {
             embeddings: !models.is_empty(),
         };
         let (found, embeddings) =
-            tokio::join!(self.store.search_knowledge(scope, query), self.embeddings(&models, lookup.text));
+            tokio::join!(self.store.search_knowledge(scope, query), self.embeddings(scope, &models, lookup.text));
         let mut chunks: Vec<FoundChunk> = found?;
         let mut known: BTreeMap<&str, Vec<f32>> = BTreeMap::new();
         for (model, embed) in embeddings {
@@ -90,6 +100,7 @@ impl Knowledge {
     /// The question's embedding by each model, or the error.
     async fn embeddings<'m>(
         &self,
+        scope: &Scope,
         models: &BTreeMap<&str, &'m str>,
         text: &str,
     ) -> Vec<(&'m str, Result<Vec<f32>, String>)> {
@@ -97,14 +108,21 @@ impl Knowledge {
         names.sort_unstable();
         names.dedup();
         let texts = [truncated(text, EMBEDDED_BYTES)];
-        let embed = async |model: &'m str| (model, self.embed(model, &texts).await);
+        let embed = async |model: &'m str| (model, self.embed(scope, model, &texts).await);
         join_all(names.into_iter().map(embed)).await
     }
 
-    async fn embed(&self, model: &str, texts: &[&str]) -> Result<Vec<f32>, String> {
+    async fn embed(&self, scope: &Scope, model: &str, texts: &[&str]) -> Result<Vec<f32>, String> {
         let detail = match tokio::time::timeout(EMBED_TIMEOUT, self.embedder.embed(model, texts)).await {
-            Ok(Ok(mut embeddings)) if embeddings.len() == 1 => return Ok(embeddings.swap_remove(0)),
-            Ok(Ok(embeddings)) => format!("{} places for one question", embeddings.len()),
+            Ok(Ok(EmbeddedTexts { mut vectors, call })) => {
+                if let Some(call) = call {
+                    embedding_usage::count_search(&*self.store, scope, call, self.clock.now_ms()).await;
+                }
+                match vectors.len() {
+                    1 => return Ok(vectors.swap_remove(0)),
+                    number => format!("{number} places for one question"),
+                }
+            }
             Ok(Err(fault)) => fault.into_detail(),
             Err(_elapsed) => format!("no answer within {EMBED_TIMEOUT:?}"),
         };
@@ -132,6 +150,16 @@ fn unknown_collections<'a>(collections: &'a [Collection], requested: &'a [String
 fn no_such_collection(name: &str) -> String {
     let shown: String = name.chars().take(64).collect();
     format!("There is no knowledge collection '{shown}'.")
+}
+
+/// The words of a question that a chunk is found by, as the index has them.
+pub fn matched_words(text: &str, chunk: &FoundChunk) -> Vec<String> {
+    let file = chunk.path.rsplit(['/', '\\']).next().unwrap_or(&chunk.path);
+    let indexed = [chunk.content.as_str(), chunk.symbol.as_deref().unwrap_or_default(), file];
+    let own: HashSet<String> = indexed.into_iter().flat_map(words).collect();
+    let mut asked = question(truncated(text, QUESTION_BYTES));
+    asked.retain(|word| own.contains(word));
+    asked
 }
 
 fn truncated(text: &str, bytes: usize) -> &str {

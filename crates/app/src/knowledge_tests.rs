@@ -1,20 +1,22 @@
 use std::sync::Mutex;
 
 use amalgam_core::{
-    FaultKind, StoreError,
+    CallSummary, FaultKind, Operator, StoreError, TurnSummary,
     store::{DocumentListing, DocumentRecord, ImportCounts, NewDocument, Stored, Within},
 };
 use amalgam_core::{Rights, TenantState};
+use amalgam_protocol::Usage;
 
 use super::*;
 
-/// A store that finds the same pieces whatever is asked, and remembers what was.
+/// A store that returns the same chunks for every search, and records the searches.
 #[derive(Default)]
 struct Shelves {
     collections: Vec<Collection>,
     chunks: Vec<FoundChunk>,
     broken: bool,
     asked: Mutex<Vec<(Vec<String>, usize, bool)>>,
+    counted: Mutex<Vec<TurnSummary>>,
 }
 
 fn unasked<'a, T: Send + 'a>() -> Stored<'a, T> {
@@ -22,6 +24,11 @@ fn unasked<'a, T: Send + 'a>() -> Stored<'a, T> {
 }
 
 impl KnowledgeStore for Shelves {
+    fn count_calls(&self, _: Operator, summary: TurnSummary) -> Stored<'_, ()> {
+        self.counted.lock().unwrap().push(summary);
+        Box::pin(async { Ok(()) })
+    }
+
     fn collections<'a>(&'a self, _: &'a Scope) -> Stored<'a, Vec<Collection>> {
         Box::pin(async { Ok(self.collections.clone()) })
     }
@@ -76,18 +83,42 @@ impl KnowledgeStore for Shelves {
     }
 }
 
-/// Gives every text the place (1, 0); models whose names begin with `bad` fail, and those with `silent` never answer.
+/// Gives every text the embedding (1, 0); models whose names begin with `bad` fail, and those with `silent` never
+/// answer.
 #[derive(Default)]
 struct East(Mutex<Vec<String>>);
 
+/// What embedding costs.
+fn paid(model: &str) -> CallSummary {
+    CallSummary {
+        upstream: "east".to_owned(),
+        model: model.to_owned(),
+        asked_at_ms: 0,
+        first_token_ms: None,
+        duration_ms: 0,
+        retries: 0,
+        usage: Some(Usage { input_tokens: 5, ..Usage::default() }),
+        cost: None,
+        failed: false,
+    }
+}
+
+struct Noon;
+
+impl Clock for Noon {
+    fn now_ms(&self) -> u64 {
+        43_200_000
+    }
+}
+
 impl Embedder for East {
-    fn embed<'a>(&'a self, model: &'a str, texts: &'a [&'a str]) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Fault>> {
+    fn embed<'a>(&'a self, model: &'a str, texts: &'a [&'a str]) -> BoxFuture<'a, Result<EmbeddedTexts, Fault>> {
         self.0.lock().unwrap().push(model.to_owned());
         Box::pin(async move {
             match model {
                 _ if model.starts_with("bad") => Err(Fault::new(FaultKind::UpstreamDown, "It is down.")),
                 _ if model.starts_with("silent") => std::future::pending().await,
-                _ => Ok(vec![vec![1.0, 0.0]; texts.len()]),
+                _ => Ok(EmbeddedTexts { vectors: vec![vec![1.0, 0.0]; texts.len()], call: Some(paid(model)) }),
             }
         })
     }
@@ -116,6 +147,7 @@ fn chunk(collection: &str, path: &str, score: f64, embedding: Option<[f32; 2]>) 
         end_line: 1,
         content: "text".to_owned(),
         score,
+        ranking: amalgam_core::store::ChunkRanking::default(),
         embedding: embedding.map(Vec::from),
     }
 }
@@ -142,8 +174,11 @@ async fn find_with(
     collections: &[&str],
     limit: usize,
 ) -> (Vec<String>, Vec<String>) {
-    let knowledge =
-        Knowledge::new(Arc::clone(shelves) as Arc<dyn KnowledgeStore>, Arc::clone(east) as Arc<dyn Embedder>);
+    let knowledge = Knowledge::new(
+        Arc::clone(shelves) as Arc<dyn KnowledgeStore>,
+        Arc::clone(east) as Arc<dyn Embedder>,
+        Arc::new(Noon),
+    );
     let collections: Vec<String> = collections.iter().map(|name| (*name).to_owned()).collect();
     let lookup = RetrievalQuery { text, collections: &collections, conditions: &[], limit };
     let found = knowledge.find(&scope(), lookup).await.unwrap();
@@ -167,6 +202,9 @@ async fn with_embeddings_meaning_orders_what_words_have_found() {
     assert_eq!((paths, warnings), (vec!["meaning".to_owned()], vec![]));
     assert_eq!(*east.0.lock().unwrap(), ["m"]);
     assert_eq!(*shelves.asked.lock().unwrap(), [(question("parse requests"), CANDIDATES, true)]);
+    let counted = shelves.counted.lock().unwrap();
+    let [summary] = counted.as_slice() else { panic!("{counted:?}") };
+    assert_eq!((&summary.calls, summary.created_at_ms, summary.stored), (&vec![paid("m")], 43_200_000, false));
 }
 
 #[tokio::test]
@@ -213,7 +251,7 @@ async fn a_question_without_words_finds_nothing_and_calls_no_embedder() {
 #[tokio::test]
 async fn a_store_that_cannot_be_used_is_a_fault() {
     let shelves = Arc::new(Shelves { broken: true, ..shelves(None) });
-    let knowledge = Knowledge::new(shelves, Arc::new(East::default()));
+    let knowledge = Knowledge::new(shelves, Arc::new(East::default()), Arc::new(Noon));
     let lookup = RetrievalQuery { text: "parse", collections: &[], conditions: &[], limit: 5 };
     assert_eq!(knowledge.find(&scope(), lookup).await.unwrap_err().kind, FaultKind::StoreDown);
 }

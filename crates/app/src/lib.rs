@@ -4,12 +4,15 @@
 
 mod app;
 pub mod assistant;
+pub mod chat_completions;
 pub mod compaction;
 mod current;
+pub mod embeddings;
 pub mod execute;
 pub mod idempotency;
 mod ids;
 pub mod knowledge;
+pub mod model_cards;
 mod tenant_configs;
 pub mod token_count;
 pub mod turns;

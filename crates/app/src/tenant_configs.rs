@@ -52,7 +52,8 @@ pub struct ConfigDraft {
 }
 
 impl ConfigDraft {
-    /// As the audit keeps it: without secrets. The digest of the encrypted key tells whether the key is another one.
+    /// The settings as the audit stores them: without secrets. The digest of the encrypted key shows whether the key
+    /// has changed.
     fn shown(&self) -> String {
         let settings = self.settings.shown();
         let api_key = self.api_key.as_ref().map(|sealed| format!("*** {:.8}", hex(&Sha256::digest(sealed))));

@@ -17,7 +17,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use amalgam_core::{
     Delivery, Entry, Fault, FaultKind, History, Ids, InstructionsOf, Route, Scope, Stem, SystemPrompt, TenantState,
-    TurnOrigin, TurnSpan, TurnStep,
+    TurnOrigin, TurnSpan, TurnStep, Wire,
     compaction::{self, UnreadableSummary},
     normalise, number_items,
     store::{Begin, StoredResponse},
@@ -146,7 +146,7 @@ fn settings_of(
     })
 }
 
-/// The models that may answer a turn, and where the turn comes from.
+/// The models that may answer a turn, and the origin of the turn.
 struct ResolvedModel {
     route: Route,
     origin: TurnOrigin,
@@ -248,7 +248,8 @@ async fn run(
         Box::new(UnstoredInput { before: context.stored_before().to_vec(), input: number_items(own, &mut ids) })
     });
     let seal_context = scope.seal_context();
-    let mut losses = std::mem::take(&mut checked.losses);
+    let mut losses = turn.losses.clone();
+    losses.append(&mut checked.losses);
     losses.extend(equipped.iter().flat_map(|tools| tools.losses.iter().cloned()));
     let written_by = if policy.is_some() { InstructionsOf::Server } else { InstructionsOf::Caller };
     let guidance = equipped.as_ref().and_then(|tools| tools.guidance.as_deref());
@@ -307,6 +308,7 @@ async fn run(
             false => HashSet::new(),
         },
         format: answer_format(app, &view.text.format).await,
+        counts_prompt: turn.wire == Wire::Messages && checked.delivery == Delivery::Stream,
     });
     let run = app.engine.start(start).await?;
     Ok(StartedTurn::Running(RunningTurn { run, delivery: checked.delivery, stored, unstored }))

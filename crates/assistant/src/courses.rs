@@ -6,9 +6,15 @@ mod csv;
 mod json;
 mod row;
 
-use std::{collections::HashMap, fmt, path::Path};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    fmt,
+    hash::Hash,
+    path::Path,
+};
 
-use amalgam_core::store::Course;
+use amalgam_core::store::{Course, LearnerCourse};
+use serde_json::{Map, Value};
 
 /// The sample courses: half of them English, half Indonesian.
 pub const SAMPLE: &str = include_str!("../data/courses.json");
@@ -66,7 +72,61 @@ pub struct CourseFile {
     pub omitted: usize,
 }
 
-impl CourseFile {
+/// The content of a file of what learners have of courses.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct LearnerFile {
+    /// The valid rows in order, each user and course once.
+    pub courses: Vec<LearnerCourse>,
+    /// The invalid rows in order, up to a limit.
+    pub faults: Vec<RowFault>,
+    /// The number of further faults.
+    pub omitted: usize,
+}
+
+/// An unchecked row: its first line, and its fields or its error.
+type Row = (usize, Result<row::Fields, String>);
+
+/// Reads a file of courses.
+pub fn read(bytes: &[u8], format: CourseFormat) -> CourseFile {
+    let read = read_rows(
+        bytes,
+        format,
+        row::COURSE,
+        row::course,
+        |course| course.id,
+        |course| format!("number {}", course.id),
+    );
+    CourseFile { courses: read.rows, faults: read.faults, omitted: read.omitted }
+}
+
+/// Reads a file of what learners have of courses, as of a time.
+pub fn read_learners(bytes: &[u8], format: CourseFormat, now_ms: u64) -> LearnerFile {
+    let parse =
+        |fields: &row::Fields| row::learner_course(fields).map(|one| LearnerCourse { updated_at_ms: now_ms, ..one });
+    let key = |one: &LearnerCourse| (one.user.clone(), one.course_id);
+    let name = |one: &LearnerCourse| format!("course {} of the user {}", one.course_id, one.user);
+    let read = read_rows(bytes, format, row::LEARNER, parse, key, name);
+    LearnerFile { courses: read.rows, faults: read.faults, omitted: read.omitted }
+}
+
+/// The course that a JSON object describes, by the rules for the rows of a file; the error names the fields.
+pub fn course_of(fields: &Map<String, Value>) -> Result<Course, String> {
+    row::course(fields)
+}
+
+/// What a learner has of a course, from a JSON object, as of a time; the error names the fields.
+pub fn learner_course_of(fields: &Map<String, Value>, now_ms: u64) -> Result<LearnerCourse, String> {
+    row::learner_course(fields).map(|one| LearnerCourse { updated_at_ms: now_ms, ..one })
+}
+
+/// The rows of any file.
+struct RowFile<T> {
+    rows: Vec<T>,
+    faults: Vec<RowFault>,
+    omitted: usize,
+}
+
+impl<T> RowFile<T> {
     fn refuse(&mut self, line: usize, reason: impl Into<String>) {
         match self.faults.len() < MAX_FAULTS {
             true => self.faults.push(RowFault { line, reason: reason.into() }),
@@ -75,12 +135,16 @@ impl CourseFile {
     }
 }
 
-/// An unchecked row: its first line, and its fields or its error.
-type Row = (usize, Result<row::Fields, String>);
-
-/// Reads a file.
-pub fn read(bytes: &[u8], format: CourseFormat) -> CourseFile {
-    let mut file = CourseFile::default();
+/// Reads the rows of a file, each with another key.
+fn read_rows<T, K: Hash + Eq>(
+    bytes: &[u8],
+    format: CourseFormat,
+    columns: row::Columns,
+    parse: impl Fn(&row::Fields) -> Result<T, String>,
+    key: impl Fn(&T) -> K,
+    name: impl Fn(&T) -> String,
+) -> RowFile<T> {
+    let mut file = RowFile { rows: Vec::new(), faults: Vec::new(), omitted: 0 };
     let text = match text_of(bytes) {
         Ok(text) => text,
         Err(RowFault { line, reason }) => {
@@ -89,37 +153,39 @@ pub fn read(bytes: &[u8], format: CourseFormat) -> CourseFile {
         }
     };
     let rows: Result<Box<dyn Iterator<Item = Row> + '_>, RowFault> = match format {
-        CourseFormat::Csv => csv::rows(text).map(|rows| Box::new(rows) as _),
+        CourseFormat::Csv => csv::rows(text, columns).map(|rows| Box::new(rows) as _),
         CourseFormat::Json => json::rows(text).map(|rows| Box::new(rows) as _),
     };
-    match rows {
-        Ok(rows) => collect_rows(rows, &mut file),
-        Err(RowFault { line, reason }) => file.refuse(line, reason),
-    }
-    file
-}
-
-fn collect_rows(rows: impl Iterator<Item = Row>, file: &mut CourseFile) {
-    let mut lines: HashMap<i64, usize> = HashMap::new();
+    let rows = match rows {
+        Ok(rows) => rows,
+        Err(RowFault { line, reason }) => {
+            file.refuse(line, reason);
+            return file;
+        }
+    };
+    let mut lines: HashMap<K, usize> = HashMap::new();
     for (line, fields) in rows {
-        let course = match fields.and_then(|fields| row::course(&fields)) {
-            Ok(course) => course,
+        let row = match fields.and_then(|fields| parse(&fields)) {
+            Ok(row) => row,
             Err(reason) => {
                 file.refuse(line, reason);
                 continue;
             }
         };
-        if let Some(first) = lines.insert(course.id, line) {
-            file.refuse(line, format!("the number {} is on line {first} already", course.id));
-            lines.insert(course.id, first);
-            continue;
+        match lines.entry(key(&row)) {
+            Entry::Occupied(first) => {
+                file.refuse(line, format!("the {} is on line {} already", name(&row), first.get()));
+                continue;
+            }
+            Entry::Vacant(free) => drop(free.insert(line)),
         }
-        if file.courses.len() == MAX_COURSES {
-            file.refuse(line, format!("a file has at most {MAX_COURSES} courses; split it"));
-            return;
+        if file.rows.len() == MAX_COURSES {
+            file.refuse(line, format!("a file has at most {MAX_COURSES} rows; split it"));
+            return file;
         }
-        file.courses.push(course);
+        file.rows.push(row);
     }
+    file
 }
 
 /// The text of a file, without a byte order mark.

@@ -182,7 +182,7 @@ fn every_bad_element_is_told_by_its_line() {
                   {\"id\": 2, \"title\": \"Good\", \"tags\": [\"\", 5]},\n  {\"id\": 3, \"title\": \"Good\"}]";
     let contents = read(text.as_bytes(), CourseFormat::Json);
     let expected = [
-        "line 3: a course has to be an object",
+        "line 3: a row has to be an object",
         "line 4: unknown field `titel`; `id` must be a positive integer; `title` must be a text; \
          `tags` must be a list of texts",
         "line 7: `tags` must be a list of texts",

@@ -3,6 +3,7 @@
 //! Pure functions: no waiting, no storage. The application composes turns with them.
 
 pub mod catalog;
+pub mod client_secret;
 pub mod courses;
 pub mod prompt;
 pub mod recommendation;

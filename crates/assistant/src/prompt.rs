@@ -53,6 +53,21 @@ pub fn configured_text(config: &str, profile: Option<&str>) -> String {
     }
 }
 
+/// The parts of a composed prompt: the tenant's text, the profile's, and the line about the course. A prompt with only one of the
+/// first two has it as the tenant's.
+pub fn parts(prompt: &str) -> (&str, Option<&str>, Option<&str>) {
+    let separator = format!("\n\n{CONTEXT}");
+    let (configured, course) = match (prompt.rsplit_once(&*separator), prompt.strip_prefix(CONTEXT)) {
+        (_, Some(_)) => ("", Some(prompt)),
+        (Some((configured, line)), _) if !line.contains('\n') => (configured, prompt.get(configured.len() + 2..)),
+        _ => (prompt, None),
+    };
+    match configured.split_once(TASK) {
+        Some((config, profile)) => (config, Some(profile), course),
+        None => (configured, None, course),
+    }
+}
+
 /// SHA-256 of a text, in hexadecimal.
 pub fn hash(text: &str) -> String {
     hex(&Sha256::digest(text.as_bytes()))
@@ -130,6 +145,20 @@ mod tests {
             ("", None, Some(&course), LINE.to_owned()),
         ] {
             assert_eq!(compose(config, profile, on_screen).text, expected);
+        }
+    }
+
+    #[test]
+    fn a_composed_prompt_is_taken_apart_again() {
+        let course = course();
+        for (config, profile, on_screen, expected) in [
+            ("Config.", Some("Profile."), None, ("Config.", Some("Profile."), None)),
+            ("Config.", Some("Profile."), Some(&course), ("Config.", Some("Profile."), Some(LINE))),
+            ("Config.", None, Some(&course), ("Config.", None, Some(LINE))),
+            ("", None, Some(&course), ("", None, Some(LINE))),
+            ("Config.", None, None, ("Config.", None, None)),
+        ] {
+            assert_eq!(parts(&compose(config, profile, on_screen).text), expected);
         }
     }
 

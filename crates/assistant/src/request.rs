@@ -9,15 +9,15 @@ use amalgam_protocol::{Json, Raw, Shape, Writer};
 /// The maximum length of an agent's slug, in characters.
 pub const AGENT_CHARS: usize = 100;
 
-const REQUIRED: &str = "This field is required.";
-const NULL: &str = "This field may not be null.";
-const BLANK: &str = "This field may not be blank.";
-const NO_STRING: &str = "Not a valid string.";
+pub(crate) const REQUIRED: &str = "This field is required.";
+pub(crate) const NULL: &str = "This field may not be null.";
+pub(crate) const BLANK: &str = "This field may not be blank.";
+pub(crate) const NO_STRING: &str = "Not a valid string.";
 const NULL_CHARACTERS: &str = "Null characters are not allowed.";
 const COURSE_ID: &str = "course_id must be a positive integer.";
 
 /// The key of faults that belong to no field.
-const NO_FIELD: &str = "non_field_errors";
+pub(crate) const NO_FIELD: &str = "non_field_errors";
 
 /// The tenant's limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub struct RespondRequest {
     pub message: String,
     /// The course that the user is viewing.
     pub course_id: Option<i64>,
+    /// Whether the message begins a new session.
+    pub new_session: bool,
 }
 
 impl RespondRequest {
@@ -77,7 +79,7 @@ impl FieldFaults {
     }
 
     /// Unwraps the result of reading a field, or records its faults.
-    fn unwrap_or_record<T>(&mut self, field: &'static str, read: Result<T, Vec<String>>) -> Option<T> {
+    pub(crate) fn unwrap_or_record<T>(&mut self, field: &'static str, read: Result<T, Vec<String>>) -> Option<T> {
         read.map_err(|faults| self.0.push((field, faults))).ok()
     }
 }
@@ -96,9 +98,21 @@ pub fn read(body: Raw<'_>, limits: RespondLimits) -> Result<RespondRequest, Fiel
     let agent = faults.unwrap_or_record("agent", read_agent(body.get("agent")));
     let message = faults.unwrap_or_record("message", read_message(body.get("message"), limits.max_input_chars));
     let course_id = faults.unwrap_or_record("metadata", read_metadata(body.get("metadata"), limits.metadata_max_bytes));
-    match (agent, message, course_id) {
-        (Some(agent), Some(message), Some(course_id)) => Ok(RespondRequest { agent, message, course_id }),
+    let new_session = faults.unwrap_or_record("new_session", read_flag(body.get("new_session")));
+    match (agent, message, course_id, new_session) {
+        (Some(agent), Some(message), Some(course_id), Some(new_session)) => {
+            Ok(RespondRequest { agent, message, course_id, new_session })
+        }
         _ => Err(faults),
+    }
+}
+
+/// Null counts as absent.
+fn read_flag(value: Option<Raw<'_>>) -> Result<bool, Vec<String>> {
+    match value.map(Raw::text) {
+        None | Some("null" | "false") => Ok(false),
+        Some("true") => Ok(true),
+        Some(_) => Err(vec!["Must be a valid boolean.".to_owned()]),
     }
 }
 
@@ -129,7 +143,7 @@ fn read_message(value: Option<Raw<'_>>, max_input_chars: u64) -> Result<String, 
     if faults.is_empty() { Ok(message.to_owned()) } else { Err(faults) }
 }
 
-fn text_faults(text: &str, most: u64) -> Vec<String> {
+pub(crate) fn text_faults(text: &str, most: u64) -> Vec<String> {
     let mut faults = Vec::new();
     if usize::try_from(most).is_ok_and(|most| text.chars().nth(most).is_some()) {
         faults.push(format!("Ensure this field has no more than {most} characters."));
@@ -202,7 +216,7 @@ fn compact_len(value: Raw<'_>) -> usize {
 }
 
 /// The name of a value's type that clients of this wire know.
-fn type_name(value: Raw<'_>) -> &'static str {
+pub(crate) fn type_name(value: Raw<'_>) -> &'static str {
     match value.shape() {
         Shape::Object => "dict",
         Shape::Array => "list",

@@ -19,7 +19,7 @@ fn given_text(body: &str) -> Result<RespondRequest, Value> {
 }
 
 fn request(agent: Option<&str>, message: &str, course_id: Option<i64>) -> Result<RespondRequest, Value> {
-    Ok(RespondRequest { agent: agent.map(str::to_owned), message: message.to_owned(), course_id })
+    Ok(RespondRequest { agent: agent.map(str::to_owned), message: message.to_owned(), course_id, new_session: false })
 }
 
 #[test]
@@ -31,6 +31,16 @@ fn a_request_has_a_message_and_perhaps_an_agent_and_metadata() {
     assert_eq!(given(&json!({"message": " hi\n"})), request(None, "hi", None));
     assert_eq!(given(&json!({"message": "hi", "metadata": {}})), request(None, "hi", None));
     assert_eq!(given(&json!({"message": "hi"})).unwrap().metadata().raw().text(), "{}");
+}
+
+#[test]
+fn a_new_session_is_asked_for_with_a_boolean() {
+    let asked =
+        |value: Value| given(&json!({"message": "hi", "new_session": value})).map(|request| request.new_session);
+    assert_eq!([asked(json!(true)), asked(json!(false)), asked(json!(null))], [Ok(true), Ok(false), Ok(false)]);
+    for wrong in [json!("true"), json!(1), json!([])] {
+        assert_eq!(asked(wrong), Err(json!({"new_session": ["Must be a valid boolean."]})));
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use amalgam_administration::reload::ReloadReport;
+use amalgam_administration::reload::{ReloadReport, SettingDifference};
 use secrecy::ExposeSecret as _;
 
 use super::reader::Setting;
@@ -17,9 +17,8 @@ const FIXED_LIMITS: [&str; 2] = ["limits.request_bytes_total", "limits.remembere
 /// Whether a reload puts a new value of this key into force.
 fn is_reloadable(setting: &Setting) -> bool {
     match setting.section {
-        Some(Section::Upstreams | Section::Models | Section::Tenants | Section::Telemetry) => true,
+        Some(Section::Upstreams | Section::Models | Section::Tenants | Section::Telemetry | Section::Log) => true,
         Some(Section::Limits) => !FIXED_LIMITS.contains(&setting.key.as_str()),
-        Some(Section::Log) => setting.key == "log.level",
         Some(Section::Assistant) => setting.key == "assistant.model",
         _ => false,
     }
@@ -42,6 +41,14 @@ pub fn changes(before: &[Setting], after: &[Setting]) -> ReloadReport {
     let keys: BTreeSet<&str> = old.keys().chain(new.keys()).copied().collect();
     for key in keys {
         let (before, after) = (old.get(key), new.get(key));
+        if before.map(|one| one.fingerprint) != after.map(|one| one.fingerprint) {
+            let shown = |setting: Option<&&Setting>| setting.map(|one| one.value.to_json()).unwrap_or_default();
+            let difference = SettingDifference { key: key.to_owned(), before: shown(before), after: shown(after) };
+            // Neither an unset key of a new entry nor one of a removed entry is a difference.
+            if !(difference.before.is_null() && difference.after.is_null()) {
+                report.differences.push(difference);
+            }
+        }
         let Some(setting) = after.or(before).filter(|setting| in_both(setting)) else { continue };
         if before.map(|one| one.fingerprint) != after.map(|one| one.fingerprint) {
             let list = if is_reloadable(setting) { &mut report.changed } else { &mut report.restart_required };
@@ -84,6 +91,8 @@ fn add_secret(secret: &Secret, hasher: &mut DefaultHasher) {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::super::sources::{Flags, SourceFile, Sources};
     use super::super::{Config, LoadedConfig};
     use super::*;
@@ -112,13 +121,24 @@ mod tests {
             ReloadReport {
                 added: vec!["upstreams.new".to_owned()],
                 removed: vec!["upstreams.gone".to_owned()],
-                changed: ["limits.tools", "log.level", "upstreams.a.api_key"].map(str::to_owned).to_vec(),
-                restart_required: ["limits.remembered_bytes", "log.format", "server.listen", "mcp.m"]
-                    .map(str::to_owned)
-                    .to_vec(),
+                changed: ["limits.tools", "log.format", "log.level", "upstreams.a.api_key"].map(str::to_owned).to_vec(),
+                restart_required: ["limits.remembered_bytes", "server.listen", "mcp.m"].map(str::to_owned).to_vec(),
+                differences: report.differences.clone(),
                 ..ReloadReport::default()
             }
         );
+        let differences: Vec<(&str, Value, Value)> = report
+            .differences
+            .iter()
+            .map(|one| (one.key.as_str(), one.before.clone(), one.after.clone()))
+            .filter(|(key, _, _)| ["limits.tools", "upstreams.a.api_key", "upstreams.new.kind"].contains(key))
+            .collect();
+        let expected = [
+            ("limits.tools", json!(3), json!(4)),
+            ("upstreams.a.api_key", json!("[redacted]"), json!("[redacted]")),
+            ("upstreams.new.kind", Value::Null, json!("chat")),
+        ];
+        assert_eq!(differences, expected);
         assert_eq!(changes(&loaded(&after).settings, &loaded(&after).settings), ReloadReport::default());
     }
 }

@@ -59,7 +59,7 @@ pub(crate) const KEYS: &[Key] = &[
     key(Log, "level", Shape::LogFilter, Value("info"), "Log level, or directives such as `info,amalgam=debug`. `AMALGAM_LOG` sets it too."),
     key(Log, "format", Shape::Choice(LogFormat::NAMES), Value("text"), "`text` for people, `json` for one JSON object per line."),
     key(Log, "sample", Shape::Decimal { most: 1 }, Value("1"), "The share of successful requests that get a line, from `0.0` to `1.0`. Refused and failed requests always get one."),
-    key(Log, "doors", Shape::DoorLevels, Value(""), "The lowest level of the lines of each door, such as `{ execute = \"warn\" }`; `off` leaves out all of them. Doors: `responses`, `conversations`, `files`, `models`, `assistant`, `execute`, `admin`, `operations`, `other`."),
+    key(Log, "doors", Shape::DoorLevels, Value(""), "The lowest level of the lines of each door, such as `{ execute = \"warn\" }`; `off` leaves out all of them. Doors: `responses`, `chat_completions`, `embeddings`, `messages`, `conversations`, `files`, `models`, `assistant`, `execute`, `admin`, `operations`, `other`."),
 
     key(Metrics, "listen", Shape::Listen, Unset("none"), "An address of its own for `GET /metrics`, where no key is needed. On the other addresses, callers from other machines need a key with the scope `metrics` or `admin`."),
 
@@ -128,7 +128,7 @@ pub(crate) const KEYS: &[Key] = &[
     key(Upstreams, "pace", Shape::Duration { least: 0, most: MINUTES }, Value("20ms"), "The pause between two words of a stream.").for_kinds(&[Kind::Demo]),
 
     key(Models, "upstream", Shape::Text, Required, "The upstream that serves the model."),
-    key(Models, "model", Shape::Text, Unset("the entry's name"), "The model's name at the upstream."),
+    key(Models, "model", Shape::Text, Unset("the entry's name"), "The model's name at the upstream. For an entry whose name has `*`, which stands for any text, the name in the request."),
     key(Models, "fallback", Shape::Names, Value(""), "Models to try in order if this one fails before any output."),
     key(Models, "context_window", TOKENS, Unset("unknown"), "Maximum tokens of input and output together; limits prompts, and is shown by `GET /v1/models/{id}`."),
     key(Models, "max_output_tokens", TOKENS, Unset("unknown"), "Maximum tokens of one answer; shown by `GET /v1/models/{id}`."),

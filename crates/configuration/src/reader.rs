@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use amalgam_administration::reload::SettingView;
+
 use super::changes;
 use super::fault::{ConfigFault, ValueOrigin};
 use super::layers::{KeyPath, Layers, LocatedValue};
@@ -40,6 +42,40 @@ pub enum DisplayedValue {
     Value(serde_json::Value),
     /// Unset; the text says what that means.
     Unset(&'static str),
+}
+
+impl DisplayedValue {
+    /// The value as JSON; null if it is unset.
+    pub fn to_json(&self) -> serde_json::Value {
+        match self {
+            Self::Value(value) => value.clone(),
+            Self::Unset(_) => serde_json::Value::Null,
+        }
+    }
+}
+
+impl Setting {
+    /// The value and its origin, as `check --json` and the API show them.
+    pub fn view(&self) -> SettingView {
+        let mut view = SettingView {
+            key: self.key.clone(),
+            value: self.value.to_json(),
+            origin: "default",
+            file: None,
+            line: None,
+            variable: None,
+            flag: None,
+        };
+        match &self.origin {
+            ValueOrigin::File { path, line } => {
+                (view.origin, view.file, view.line) = ("file", Some(path.display().to_string()), Some(*line));
+            }
+            ValueOrigin::Variable(name) => (view.origin, view.variable) = ("environment", Some(name.clone())),
+            ValueOrigin::Flag(name) => (view.origin, view.flag) = ("flag", Some(*name)),
+            ValueOrigin::Default => {}
+        }
+        view
+    }
 }
 
 pub(crate) struct Reader<'a> {

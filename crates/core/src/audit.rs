@@ -15,13 +15,13 @@ use crate::{
 /// A digest of a row, which the next row contains.
 pub type AuditHash = [u8; 32];
 
-/// The hash that the first row has in the place of a predecessor's.
+/// The hash that the first row contains as that of its predecessor.
 pub const CHAIN_START: AuditHash = [0; 32];
 
 /// The tenant of changes that belong to no tenant but to the installation.
 pub const INSTALLATION: i64 = 0;
 
-/// Who makes a change, and from where.
+/// The actor of a change, and where the change was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Actor {
     /// `key` for a caller of the API, `command`, or `server` for changes that a server makes itself, such as at its start.
@@ -72,7 +72,7 @@ impl Actor {
     }
 }
 
-/// What is done to a kind of object, such as `mode.put`.
+/// A kind of change, such as `mode.put`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AuditAction(&'static str);
 
@@ -102,9 +102,9 @@ pub struct AuditDraft {
     pub at_ms: u64,
     /// The tenant that the object belongs to.
     pub tenant_id: i64,
-    /// Who made the change.
+    /// The actor.
     pub actor: Actor,
-    /// What was done, such as `mode.put`.
+    /// The kind of change, such as `mode.put`.
     pub action: String,
     /// The kind of object, such as `mode`.
     pub object: String,
@@ -129,8 +129,9 @@ impl AuditDraft {
         Self { after: object, ..self }
     }
 
-    /// The hash of the row with this number behind a row with this hash: SHA-256 over `previous` and the fields in their
-    /// order, each as its length in bytes, a colon, its text and a comma; a field without a value is a dash and a comma.
+    /// The hash of the row with this number after a row with this hash: SHA-256 over `previous` and the fields in their
+    /// order, each as its length in bytes, a colon, its text and a comma; a field without a value is a dash and a
+    /// comma.
     pub fn hash(&self, number: u64, previous: &AuditHash) -> AuditHash {
         let mut digest = Sha256::new();
         digest.update(previous);
@@ -172,7 +173,7 @@ pub struct AuditRow {
     pub hash: AuditHash,
 }
 
-/// The end of the chain, as the store remembers it beside the rows.
+/// The end of the chain, which the store holds beside the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AuditHead {
     /// The number of rows.
@@ -181,27 +182,27 @@ pub struct AuditHead {
     pub hash: AuditHash,
 }
 
-/// What is wrong with a chain, at a row.
+/// An error in a chain, at a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditBreak {
     /// The number of the row.
     pub number: u64,
     /// The id of the row; none for a missing one.
     pub id: Option<String>,
-    /// What is wrong.
+    /// The error.
     pub problem: AuditProblem,
 }
 
-/// What is wrong with a row.
+/// An error of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuditProblem {
     /// Its content does not have its hash: the row was changed, or its number was.
     Changed,
-    /// It does not contain the hash of the row before it: one of them was replaced.
+    /// The row does not contain the hash of the row before it: one of them was replaced.
     Unlinked,
     /// There is no such row.
     Missing,
-    /// It comes after the last row that the store remembers.
+    /// The row comes after the last row that the store has recorded.
     Unknown,
 }
 
@@ -239,7 +240,7 @@ impl fmt::Display for AuditBreak {
 pub struct AuditCheck {
     last: AuditHead,
     breaks: Vec<AuditBreak>,
-    /// How many rows there were.
+    /// The number of rows.
     rows: u64,
 }
 
@@ -272,7 +273,7 @@ impl AuditCheck {
         self.last = AuditHead { number: row.number, hash: row.hash };
     }
 
-    /// The number of rows and what is wrong with them. `head` is what the store remembers of the last row.
+    /// Returns the number of rows and what is wrong with them. `head` is the store's record of the last row.
     pub fn finish(mut self, head: Option<AuditHead>) -> (u64, AuditHead, Vec<AuditBreak>) {
         let head = head.unwrap_or(AuditHead { number: 0, hash: CHAIN_START });
         for missing in (self.last.number + 1..=head.number).take(NAMED_GAPS as usize) {

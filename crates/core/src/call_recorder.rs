@@ -40,7 +40,7 @@ pub struct CallRecording {
     pub retries: u32,
     /// The HTTP status of an answer that is not successful or has no body.
     pub status: Option<u16>,
-    /// The data of the event that ended a stream, if the recorder keeps it.
+    /// The data of the event that ended a stream, if the recorder stores it.
     pub last: Option<Bytes>,
 }
 
@@ -48,21 +48,21 @@ impl CallRecorder {
     /// The maximum number of recorded bytes of a stream, and of any answer in a transcript.
     pub const KEPT_BYTES: usize = 4 * 1024 * 1024;
 
-    /// A recorder that keeps the last event of a stream separately, however long the stream is.
+    /// A recorder that stores the last event of a stream separately, however long the stream is.
     pub fn keeping_last() -> Self {
         let recorder = Self::default();
         recorder.state().keeps_last = true;
         recorder
     }
 
-    /// A recorder that counts attempts and keeps no answer.
+    /// A recorder that counts attempts and stores no answer.
     pub fn counting_only() -> Self {
         let recorder = Self::default();
         recorder.state().counts_only = true;
         recorder
     }
 
-    /// Whether the last event of a stream is kept.
+    /// Whether the last event of a stream is stored.
     pub fn keeps_last(&self) -> bool {
         self.state().keeps_last
     }

@@ -25,10 +25,24 @@ pub trait Catalog: Send + Sync {
     /// All models that this caller may use.
     fn list<'a>(&'a self, scope: &'a Scope) -> BoxFuture<'a, Vec<ModelCard>>;
 
+    /// Asks the upstream of this name for its models now, past all caches. None if there is no such upstream.
+    fn check<'a>(&'a self, _upstream: &'a str) -> BoxFuture<'a, Option<UpstreamCheck>> {
+        Box::pin(std::future::ready(None))
+    }
+
     /// The upstreams by name, and whether each is not called for now because it failed repeatedly.
     fn resting(&self) -> Vec<(String, bool)> {
         Vec::new()
     }
+}
+
+/// The result of a live check of an upstream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UpstreamCheck {
+    /// Why turns would probably fail; none if the upstream answered and accepted the key.
+    pub problem: Option<String>,
+    /// How many models it lists; none if it lists none.
+    pub models: Option<usize>,
 }
 
 /// A model with the tenant's own choice of upstream, key and timeout.
@@ -60,8 +74,10 @@ pub struct Candidate {
     pub upstream: String,
     /// The upstream's adapter.
     pub model: Arc<dyn Model>,
-    /// The name that the upstream knows.
+    /// The upstream's name of the model.
     pub name: String,
+    /// The configured name that led to it, if one did.
+    pub alias: Option<String>,
     /// Its context window in tokens, if the operator has configured one.
     pub context_window: Option<u64>,
     /// What its tokens cost, if the operator has configured it.
@@ -81,6 +97,8 @@ pub struct ModelCard {
     pub id: String,
     /// The upstream's name.
     pub owned_by: String,
+    /// The name that the upstream knows; not shown to callers.
+    pub upstream_model: String,
     /// The API of its upstream: `responses`, `chat`, `anthropic`, `demo`.
     pub wire: String,
     /// Seconds since 1970.

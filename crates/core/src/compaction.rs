@@ -131,7 +131,7 @@ pub fn open_all<'a>(history: &mut History<'a>, seal: &dyn Seal, context: &str) -
 pub struct RetainedItems {
     /// Items with ids.
     pub items: Vec<Json>,
-    /// Messages of the user that were too long to keep.
+    /// Messages of the user that were too long to retain.
     pub losses: Vec<Loss>,
 }
 

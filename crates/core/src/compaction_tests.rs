@@ -95,7 +95,7 @@ fn an_item_between_a_call_and_its_output_does_not_tear_them_apart() {
     });
 }
 
-/// What is kept, with every message weighing one; ids made by us are replaced.
+/// The retained items, with every message weighing one; ids of this program are replaced.
 fn kept(items: &Value, budget: u64) -> (Vec<Value>, Vec<String>) {
     with_history(items, |history| {
         let kept = keep(history, &mut Ids::seeded(1), budget, |_| 1);

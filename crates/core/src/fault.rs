@@ -33,7 +33,7 @@ pub enum FaultKind {
     UnsupportedMedia,
     /// The caller took too long to send its request.
     RequestTimeout,
-    /// The same id was used for something else before.
+    /// The same id was used for another request before.
     Conflict,
     /// The same idempotency key was used with another body.
     Mismatch,
@@ -55,7 +55,7 @@ pub enum FaultKind {
     UpstreamCredential,
     /// The upstream refused the request for a reason that the caller can correct.
     UpstreamRejected,
-    /// The upstream does not know the model.
+    /// The upstream has no such model.
     UpstreamUnknownModel,
     /// The prompt is longer than the model's context window.
     ContextLength,
@@ -69,7 +69,7 @@ pub enum FaultKind {
     UpstreamTimeout,
     /// An MCP server could not be reached.
     ToolServer,
-    /// A tool failed whose policy fails the turn.
+    /// A tool failed, and its policy makes the turn fail.
     ToolFailed,
     /// The turn exceeded its deadline.
     Deadline,
@@ -139,7 +139,7 @@ pub struct FaultParts {
     pub retry_after: Option<Duration>,
     /// For the log.
     pub detail: Option<String>,
-    /// What an upstream said; only for the log at `debug`.
+    /// The upstream's own message; only for the log at `debug`.
     pub quote: Option<String>,
 }
 
@@ -163,7 +163,7 @@ impl Fault {
         *self.0
     }
 
-    /// The most detailed text: the log's, or else the caller's.
+    /// The most detailed text: the log's if there is one, otherwise the caller's.
     pub fn into_detail(self) -> String {
         let FaultParts { detail, quote, message, .. } = self.into_parts();
         match (detail, quote) {
@@ -220,7 +220,7 @@ impl Fault {
         self
     }
 
-    /// Sets what an upstream said.
+    /// Sets the upstream's own message.
     #[must_use]
     pub fn quote(mut self, quote: impl Into<String>) -> Self {
         self.quote = Some(quote.into());

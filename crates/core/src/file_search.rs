@@ -135,7 +135,7 @@ pub enum CitationMarker<'a> {
     Whole(&'a str, usize),
     /// Possibly the beginning of a marker.
     Partial,
-    /// Something else.
+    /// Other text.
     No,
 }
 
@@ -165,7 +165,7 @@ pub struct FileSearchItem<'a> {
     pub call_id: Option<&'a str>,
     /// The status of the item.
     pub status: &'a str,
-    /// What is searched for.
+    /// The searched queries.
     pub queries: &'a [Cow<'a, str>],
     /// The output for the model, once it is known.
     pub output: Option<Raw<'a>>,

@@ -21,6 +21,7 @@ fn chunk() -> FoundChunk {
         end_line: 9,
         content: "fn retry()".to_owned(),
         score: 4.5,
+        ranking: crate::store::ChunkRanking::default(),
         embedding: None,
     }
 }

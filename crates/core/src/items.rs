@@ -46,8 +46,8 @@ pub fn read_items<'a>(items: impl Iterator<Item = Raw<'a>>) -> Result<Vec<Item<'
     items.map(|item| Item::read(item).map_err(|_| Fault::internal("a kept item cannot be read"))).collect()
 }
 
-/// The whole input in order: arrays of earlier items, then `own` or else `sent`, the request's own input. None if
-/// `sent` is all there is.
+/// The whole input in order: arrays of earlier items, then `own` if there is one, otherwise `sent`, the request's own
+/// input. `None` if `sent` is the whole input.
 pub fn joined<'a>(
     before: &'a [Json],
     own: Option<&'a Json>,

@@ -12,7 +12,7 @@ fn within() -> Ids {
     Ids::Within(Stem::of(&response).expect("our own id has a stem"))
 }
 
-/// What is kept of `{"input": …}`.
+/// The stored items of `{"input": …}`.
 fn kept(input: &str) -> String {
     let body = format!("{{\"input\":{input}}}");
     let parameters = body.parse::<ResponseParameters>().unwrap();

@@ -41,7 +41,7 @@ pub use audit::{
     INSTALLATION,
 };
 pub use call_recorder::{CallRecorder, CallRecording};
-pub use catalog::{Candidate, Catalog, ModelCard, ModelSelection, Route};
+pub use catalog::{Candidate, Catalog, ModelCard, ModelSelection, Route, UpstreamCheck};
 pub use fault::{Fault, FaultKind, FaultParts};
 pub use hex::hex;
 pub use history::{
@@ -60,8 +60,11 @@ pub use network::{Network, NotANetwork};
 pub use ports::{BoxFuture, Clock, Fetch, FetchedFile, Seal};
 pub use private_fields::ModelCallId;
 pub use raw_answer::RawAnswer;
-pub use retrieval::{ComparisonOperator, Condition, Embedder, Retrieval, RetrievalQuery, RetrievalResult};
-pub use scope::{Admin, Operator, Rights, Scope, TenantState};
+pub use retrieval::{
+    ComparisonOperator, Condition, EmbeddedTexts, Embedder, EmbeddingRequest, EmbeddingResult, EmbeddingUpstreams,
+    Retrieval, RetrievalQuery, RetrievalResult,
+};
+pub use scope::{Admin, ClientTerms, Operator, Rights, Scope, TenantState};
 pub use session::{ServerCall, SessionTurn, TurnEnd, answer_text};
 pub use store::{Store, StoreError};
 pub use stored_response::{array_of, error_frame, no_items};

@@ -8,7 +8,7 @@ use std::{borrow::Cow, fmt};
 pub struct Loss {
     /// The field, such as `tools[2]` or `top_logprobs`.
     pub field: Cow<'static, str>,
-    /// What happened to it.
+    /// The effect of the loss.
     pub reason: Cow<'static, str>,
 }
 

@@ -1,4 +1,4 @@
-//! The media type of bytes: from their content where that is conclusive, else from the declared type.
+//! The media type of bytes: from their content if that is conclusive, otherwise the declared type.
 
 /// The media type of unknown content.
 pub const UNKNOWN: &str = "application/octet-stream";

@@ -6,7 +6,7 @@ mod error;
 mod event;
 mod item_extra;
 
-use std::{collections::HashMap, pin::Pin};
+use std::{collections::HashMap, pin::Pin, sync::Arc};
 
 use amalgam_protocol::CreateResponse;
 use bytes::Bytes;
@@ -54,7 +54,7 @@ pub enum Chain<'a> {
     Continue {
         /// The upstream's own id of the answer.
         id: &'a str,
-        /// How many entries of the history the upstream knows.
+        /// How many entries of the history the upstream has stored.
         known: usize,
     },
 }
@@ -94,17 +94,17 @@ pub struct ModelRequest<'a> {
 pub struct PreparedRequest {
     /// The exact body.
     pub body: Bytes,
-    /// What the translation left out or changed.
+    /// The parts of the request that the translation left out or changed.
     pub losses: Vec<Loss>,
     /// How the answer is delivered.
     pub delivery: Delivery,
     /// Maps the names in the answer's calls to tools; empty where the upstream needs no mapping.
     pub calls: CallMap,
-    /// What reading the answer needs to know about the request.
+    /// The facts about the request that are needed to read the answer.
     pub answer_context: AnswerContext,
 }
 
-/// The tokens of a prompt by our own count: an estimate, since every upstream has its own tokenizer.
+/// The tokens of a prompt as this server counts them: an estimate, since every upstream has its own tokenizer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TokenCount {
     /// Of all text: the conversation, the tools, the schema of the answer.
@@ -125,7 +125,7 @@ impl TokenCount {
     }
 }
 
-/// What reading an answer needs to know about its request.
+/// The facts about a request that are needed to read its answer.
 #[derive(Debug, Clone, Default)]
 pub struct AnswerContext {
     /// The upstream's name of the model.
@@ -138,12 +138,20 @@ pub struct AnswerContext {
     pub wants_sealed_reasoning: bool,
     /// The client asked for `message.output_text.logprobs`.
     pub wants_logprobs: bool,
+    /// Whether the request came from a client of the Messages API, so that what only that API has is kept.
+    pub keeps_messages_blocks: bool,
+    /// The flags of beta features for the upstream's header.
+    pub betas: Option<String>,
     /// Anything else, in a format of the adapter.
     pub own: Option<String>,
     /// Records the answer byte for byte.
     pub recorder: Option<CallRecorder>,
-    /// The trace that the upstream is told about.
+    /// The trace that the upstream receives.
     pub trace: Option<TraceContext>,
+    /// The caller's `tracestate`.
+    pub trace_state: Option<Arc<str>>,
+    /// The id of the caller's request, for the log.
+    pub request_id: Option<Arc<str>>,
 }
 
 /// The events of one answer; each batch is what one piece of the network held.
@@ -160,8 +168,8 @@ pub trait Model: Send + Sync {
     /// Sends a request. An error here means that nothing has been sent to the caller yet.
     fn ask<'a>(&'a self, prepared: &'a PreparedRequest) -> BoxFuture<'a, Result<ModelStream, ModelError>>;
 
-    /// The tokens of a translated request, by our own count. CPU-bound on long requests: call it on the blocking pool. The
-    /// default counts four bytes as a token.
+    /// Counts the tokens of a translated request. CPU-bound on long requests: call it on the blocking pool. The default
+    /// counts four bytes as a token.
     fn count(&self, prepared: &PreparedRequest) -> TokenCount {
         TokenCount { text: (prepared.body.len() as u64).div_ceil(4), media: 0 }
     }
@@ -171,7 +179,7 @@ pub trait Model: Send + Sync {
         (text.len() as u64).div_ceil(4)
     }
 
-    /// The provider in traces, as the GenAI conventions name it: the API that the upstream speaks.
+    /// The provider in traces, as the GenAI conventions name it: the API of the upstream.
     fn provider_name(&self) -> &'static str {
         "openai"
     }

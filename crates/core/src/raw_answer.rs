@@ -15,7 +15,7 @@ pub struct RawAnswer {
     pub status: Option<u16>,
     /// The body; for a stream its final object. None if there was no answer.
     pub body: Option<String>,
-    /// Whether the call failed, whatever the reason.
+    /// Whether the call failed, for any reason.
     pub failed: bool,
 }
 

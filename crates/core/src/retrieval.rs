@@ -2,7 +2,10 @@
 
 use std::borrow::Cow;
 
-use crate::{fault::Fault, ports::BoxFuture, scope::Scope, store::FoundChunk};
+use amalgam_protocol::Json;
+use bytes::Bytes;
+
+use crate::{CallSummary, fault::Fault, model::ModelError, ports::BoxFuture, scope::Scope, store::FoundChunk};
 
 /// A search in a tenant's knowledge.
 #[derive(Debug, Clone, Copy)]
@@ -94,8 +97,54 @@ pub trait Retrieval: Send + Sync {
     ) -> BoxFuture<'a, Result<RetrievalResult, Fault>>;
 }
 
+/// The embeddings of some texts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EmbeddedTexts {
+    /// One vector for each text, in order and with the same number of dimensions.
+    pub vectors: Vec<Vec<f32>>,
+    /// What they cost, as one model call; its times are not known.
+    pub call: Option<CallSummary>,
+}
+
 /// Computes embeddings of texts.
 pub trait Embedder: Send + Sync {
-    /// One vector for each text, in order and with the same number of dimensions.
-    fn embed<'a>(&'a self, model: &'a str, texts: &'a [&'a str]) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Fault>>;
+    /// The embeddings, and what they cost.
+    fn embed<'a>(&'a self, model: &'a str, texts: &'a [&'a str]) -> BoxFuture<'a, Result<EmbeddedTexts, Fault>>;
+}
+
+/// Texts to embed for a caller.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EmbeddingRequest {
+    /// Each a JSON string, or a JSON array of tokens.
+    pub inputs: Vec<Json>,
+    /// The number of dimensions; the model's own if it is not given.
+    pub dimensions: Option<u64>,
+    /// The end user.
+    pub user: Option<String>,
+}
+
+/// The embeddings of a request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EmbeddingResult {
+    /// One vector for each input, in order and with the same number of dimensions.
+    pub vectors: Vec<Vec<f32>>,
+    /// The tokens of the inputs, if the upstream reported them for all.
+    pub tokens: Option<u64>,
+}
+
+/// Embeds texts on an upstream that the caller's model is on.
+pub trait EmbeddingUpstreams: Send + Sync {
+    /// Whether the upstream of this name has embeddings.
+    fn has_embeddings(&self, upstream: &str) -> bool;
+
+    /// The exact body of a request with all inputs, as the upstream receives it if they fit into one request.
+    fn embedding_body(&self, model: &str, request: &EmbeddingRequest) -> Bytes;
+
+    /// Embeds the inputs with a model of the upstream.
+    fn embed_on<'a>(
+        &'a self,
+        upstream: &'a str,
+        model: &'a str,
+        request: &'a EmbeddingRequest,
+    ) -> BoxFuture<'a, Result<EmbeddingResult, ModelError>>;
 }

@@ -16,6 +16,17 @@ pub struct Scope {
     request: Option<Arc<RequestContext>>,
     /// Whether the request changes nothing.
     reads_only: bool,
+    /// The terms of a browser token.
+    client: Option<Arc<ClientTerms>>,
+}
+
+/// The terms under which a browser token is used, besides its user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientTerms {
+    /// The agents that it may talk to.
+    pub agents: Vec<String>,
+    /// How many messages its user may send on a day (UTC) with browser tokens.
+    pub messages_per_day: u64,
 }
 
 impl Scope {
@@ -31,6 +42,7 @@ impl Scope {
             key_id: None,
             request: None,
             reads_only: false,
+            client: None,
         }
     }
 
@@ -50,6 +62,17 @@ impl Scope {
     #[must_use]
     pub fn reading(self) -> Self {
         Self { reads_only: true, ..self }
+    }
+
+    /// The same caller, who holds a browser token with these terms.
+    #[must_use]
+    pub fn with_client(self, terms: ClientTerms) -> Self {
+        Self { client: Some(Arc::new(terms)), ..self }
+    }
+
+    /// The terms of the caller's browser token; none for every other credential.
+    pub fn client(&self) -> Option<&ClientTerms> {
+        self.client.as_deref()
     }
 
     /// The same caller in this request.
@@ -110,7 +133,7 @@ impl Scope {
         self.state
     }
 
-    /// What the caller may do.
+    /// The rights of the caller.
     pub fn rights(&self) -> Rights {
         self.rights
     }

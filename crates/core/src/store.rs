@@ -1,22 +1,25 @@
 //! The port for storage. The store crates implement it; nothing here knows SQL.
 //!
-//! Every method takes a [`Scope`](crate::Scope), an [`Admin`](crate::Admin) or an [`Operator`](crate::Operator). Data
-//! of another tenant or user looks exactly like missing data. Callers make ids and times. Acknowledged writes are
-//! durable.
+//! Every method takes a [`Scope`](crate::Scope), an [`Admin`](crate::Admin) or an [`Operator`](crate::Operator), and
+//! treats data of another tenant or user as missing. Callers make ids and times. A write is durable when its method
+//! returns.
 
 mod agents;
 mod audit;
 mod bank;
+mod catalogue;
 mod console;
 mod conversations;
 mod execute;
 mod files;
-mod flush_meter;
 mod knowledge;
 mod limits;
 mod processes;
 mod responses;
+mod store_meter;
 mod tenancy;
+mod threads;
+mod turn_details;
 mod turn_list;
 mod turns;
 mod webhooks;
@@ -26,6 +29,7 @@ use std::time::Duration;
 use crate::{
     fault::{Fault, FaultKind},
     ports::BoxFuture,
+    scope::Operator,
 };
 
 pub use agents::{
@@ -37,6 +41,7 @@ pub use audit::{AuditFilter, AuditStore};
 pub use bank::{
     Approval, BankKind, BankOf, BankStore, BankTool, Decision, DecisionOutcome, ToolOutcome, ToolRun, ToolStatistics,
 };
+pub use catalogue::{CatalogueStore, LearnerCourse};
 pub use console::{ConsoleOwner, ConsoleSession, ConsoleStore, ConsoleUser, SignIn};
 pub use conversations::{
     AppendOutcome, Conversation, ConversationItem, ConversationStore, Listing, NewItem, Order, Page,
@@ -46,16 +51,20 @@ pub use execute::{
     SubmittedSession, TakenStep,
 };
 pub use files::{FileListing, FileRecord, FileStore};
-pub use flush_meter::{FlushMeter, FlushReading};
 pub use knowledge::{
-    Collection, DocumentListing, DocumentRecord, FoundChunk, KnowledgeQuery, KnowledgeStore, NewChunk, NewDocument,
+    ChunkRanking, Collection, DocumentListing, DocumentRecord, FoundChunk, KnowledgeQuery, KnowledgeStore, NewChunk,
+    NewDocument,
 };
 pub use limits::{HoldSettlement, LimitReservation, LimitStore, PriceRecord, ReserveOutcome};
 pub use processes::{ProcessId, ProcessStore, PruneCounts, QueuedTurn, RecoveryCounts, Reset, Retention};
 pub use responses::{
-    CancelOutcome, EventChunk, EventTail, ItemsOf, Lineage, ResponseState, ResponseStore, StoredResponse,
+    CancelOutcome, EventChunk, EventTail, ItemsOf, Lineage, ResponseSettingsStore, ResponseState, ResponseStore,
+    StoredResponse,
 };
+pub use store_meter::{FlushReading, StoreMeter};
 pub use tenancy::{KeyRecord, NewKey, TenancyStore, TenantChange, TenantRecord};
+pub use threads::{OwnedBy, SessionDeletion, ThreadStore};
+pub use turn_details::{CallBodies, RecentTurns, StoredCall, TurnDetailStore};
 pub use turn_list::{
     ListedTurn, TurnCursor, TurnFilter, TurnPage, TurnsOf, UsageGroup, UsageQuery, UsageStore, UsageSums,
 };
@@ -71,13 +80,17 @@ pub type Stored<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 /// A database: all storage traits together.
 pub trait Store:
     ResponseStore
+    + ResponseSettingsStore
     + TurnStore
+    + TurnDetailStore
     + UsageStore
     + ConversationStore
     + BankStore
     + AgentStore
     + SessionStore
     + CourseStore
+    + CatalogueStore
+    + ThreadStore
     + ExecuteStore
     + ModeStore
     + FileStore
@@ -89,13 +102,17 @@ pub trait Store:
     + LimitStore
     + ProcessStore
 {
-    /// Subscribes to changes of one response (or, with an empty id, of queued turns, and with [`session_topic`] of a
-    /// session queue) at the moment of the call. Resolves when something may have changed, in this process or, if the
-    /// engine can tell, in another one. It may resolve early or never: the caller also needs a timer.
+    /// Subscribes, at the moment of the call, to changes of one response; with an empty id to changes of the background
+    /// queue; with [`session_topic`] to changes of a session queue. Resolves when something may have changed in this
+    /// process or, if the engine can detect it, in another one. It may resolve early or never, so the caller also needs
+    /// a timer.
     fn changed(&self, response_id: &str) -> BoxFuture<'static, ()>;
 
-    /// Whether the store is available; for `/readyz` and `doctor`.
+    /// Checks that the store is available, for `/readyz` and `doctor`.
     fn ping(&self) -> Stored<'_, ()>;
+
+    /// The bytes that the database has on its disk.
+    fn size(&self, operator: Operator) -> Stored<'_, u64>;
 }
 
 /// Why a method of a store failed.

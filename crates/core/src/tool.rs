@@ -60,11 +60,11 @@ pub struct Policy {
     pub timeout: Duration,
     /// Whether a call may be repeated safely. Only then is it run again after a crash.
     pub idempotent: bool,
-    /// What a failure does to the turn.
+    /// The effect of a failure on the turn.
     pub on_error: OnError,
     /// An instruction for the model after a successful call.
     pub after_call_instruction: Option<String>,
-    /// Who has to approve a call before it runs; none if no approval is needed.
+    /// The role that must approve a call before it runs; none if no approval is needed.
     pub requires_approval: Option<Decider>,
 }
 
@@ -80,10 +80,10 @@ impl Default for Policy {
     }
 }
 
-/// Who may approve a call.
+/// The role that may approve a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Decider {
-    /// The user whose turn it is, or an administrator of its tenant.
+    /// The user who owns the turn, or an administrator of its tenant.
     Caller,
     /// An administrator of the tenant.
     Admin,
@@ -104,7 +104,7 @@ impl Decider {
     }
 }
 
-/// What a tool's failure does to its turn.
+/// The effect of a tool's failure on its turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum OnError {
     /// The model gets the error as output and continues.
@@ -288,7 +288,7 @@ pub enum ApprovalRule {
     /// All of them.
     #[default]
     Always,
-    /// None.
+    /// No call.
     Never,
     /// Those in `always`; if only `never` is set, those that it does not list.
     Some {

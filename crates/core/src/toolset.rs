@@ -56,7 +56,7 @@ pub struct Offer<'a> {
     pub parameters: Option<Raw<'a>>,
     /// Whether arguments must follow the schema exactly.
     pub strict: Option<bool>,
-    /// The tool that it stands for.
+    /// The tool that it represents.
     pub target: CallTarget,
 }
 
@@ -92,12 +92,12 @@ pub enum Choice {
     Named(String),
 }
 
-/// The tool that a function name stands for.
+/// The tool that a function name represents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallTarget {
     /// The kind of item that a call becomes.
     pub kind: CallKind,
-    /// The name that the client knows.
+    /// The client's name of the tool.
     pub name: String,
     /// The client's namespace of the tool.
     pub namespace: Option<String>,

@@ -170,7 +170,7 @@ pub enum Step {
     Park,
     /// The turn has ended; with the limit that ended it, if one did.
     End(Option<Cap>),
-    /// A tool failed whose policy fails the turn.
+    /// A tool failed, and its policy makes the turn fail.
     Fail {
         /// The name of the tool.
         tool: String,

@@ -25,9 +25,9 @@ pub const WEBHOOK_TEST: &str = "amalgam.webhook.test";
 pub struct WebhookEndpoint {
     /// `we_…`
     pub id: String,
-    /// Where events are sent.
+    /// The URL that events are sent to.
     pub url: String,
-    /// Which events are sent, from [`WEBHOOK_EVENTS`].
+    /// The types of events that are sent, from [`WEBHOOK_EVENTS`].
     pub event_types: Vec<String>,
     /// The signing secret, sealed for the tenant.
     pub secret: String,
@@ -37,7 +37,7 @@ pub struct WebhookEndpoint {
     pub updated_at_ms: u64,
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebhookEvent {
     /// `evt_…`; an endpoint gets an event with the same id once, apart from retries and resends.
@@ -50,14 +50,14 @@ pub struct WebhookEvent {
     pub created_at_ms: u64,
 }
 
-/// Where a delivery stands.
+/// The status of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeliveryStatus {
-    /// It will be tried, or tried again.
+    /// The delivery will be attempted, or attempted again.
     Pending,
     /// The endpoint has accepted it.
     Delivered,
-    /// It was given up.
+    /// All attempts have failed.
     Failed,
 }
 
@@ -77,7 +77,7 @@ impl DeliveryStatus {
     }
 }
 
-/// An event on its way to an endpoint.
+/// An event that is delivered to an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebhookDelivery {
     /// Its place in the queue.
@@ -88,9 +88,9 @@ pub struct WebhookDelivery {
     pub event: WebhookEvent,
     /// When it was enqueued, in milliseconds since 1970.
     pub queued_at_ms: u64,
-    /// Where it stands.
+    /// The status.
     pub status: DeliveryStatus,
-    /// How often it was tried.
+    /// The number of attempts.
     pub attempts: u64,
     /// When it is tried next, in milliseconds since 1970.
     pub next_at_ms: u64,
@@ -107,11 +107,11 @@ pub struct WebhookDelivery {
 pub struct DueDelivery {
     /// The tenant.
     pub tenant_id: i64,
-    /// Where it is sent.
+    /// The URL of the endpoint.
     pub url: String,
     /// The endpoint's sealed secret.
     pub secret: String,
-    /// What is sent.
+    /// The delivery.
     pub delivery: WebhookDelivery,
 }
 
@@ -120,7 +120,7 @@ pub struct DueDelivery {
 pub struct DeliveryAttempt {
     /// The delivery's place in the queue.
     pub number: u64,
-    /// Where it stands now.
+    /// The new status.
     pub status: DeliveryStatus,
     /// The HTTP status of the answer.
     pub answer: Option<u64>,
@@ -137,7 +137,7 @@ pub trait WebhookSender: Send + Sync {
     /// Whether events can be sent to this address.
     fn check<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<(), Fault>>;
 
-    /// Posts a JSON body; the HTTP status, or why there is none.
+    /// Posts a JSON body. Returns the HTTP status, or the reason why there is none.
     fn post<'a>(
         &'a self,
         url: &'a str,

@@ -67,7 +67,10 @@ impl Emitter {
         frames.reserve(self.response_len());
         frames.frame(kind.name(), |writer| {
             writer.key("sequence_number").number(self.sequence);
-            self.snapshot().write(writer.key("response"));
+            let running = matches!(kind, EventKind::Created | EventKind::InProgress);
+            let snapshot = self.snapshot();
+            let usage = snapshot.usage.or(self.prompt.filter(|_| running));
+            Snapshot { usage, ..snapshot }.write(writer.key("response"));
         });
         self.frames = frames;
         self.sequence += 1;

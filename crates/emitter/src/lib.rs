@@ -63,6 +63,8 @@ pub struct Emitter {
     usage: Option<Usage>,
     /// What the calls before it have cost.
     earlier: Option<Usage>,
+    /// What the prompt is counted to cost, before the upstream reports it.
+    prompt: Option<Usage>,
     /// Who answers.
     provenance: Provenance,
     status: Status,
@@ -131,6 +133,7 @@ impl Emitter {
             positions: OutputPositions::default(),
             usage: None,
             earlier: None,
+            prompt: None,
             provenance: Provenance::default(),
             status: Status::InProgress,
             error: None,
@@ -158,6 +161,18 @@ impl Emitter {
     pub fn begin_after_waiting(&mut self, sent: u64) {
         self.sequence = sent;
         if sent <= EVENTS_OF_WAITING {
+            self.life_cycle(EventKind::InProgress);
+        }
+    }
+
+    /// Sets our own count of the prompt, which the events before the first output show.
+    pub fn expect_prompt(&mut self, tokens: u64) {
+        self.prompt = Some(Usage { input_tokens: tokens, estimated: true, ..Usage::default() });
+    }
+
+    /// Emits `response.in_progress` once more if it was emitted elsewhere, before the prompt was counted.
+    pub fn announce_prompt(&mut self) {
+        if self.prompt.is_some() {
             self.life_cycle(EventKind::InProgress);
         }
     }

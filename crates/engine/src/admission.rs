@@ -16,9 +16,6 @@ use tokio::{
 
 use queue::{Grant, Queue, Ticket};
 
-/// The shortest time that a turn of the background queue waits for a slot.
-const LEAST_BACKGROUND_WAIT: Duration = Duration::from_secs(1);
-
 /// How many turns run and wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AdmissionSettings {
@@ -172,19 +169,9 @@ impl Admission {
         self.shutdown.send_replace(true);
     }
 
-    /// A slot for a turn of this tenant, at once or after waiting for it.
-    pub(crate) async fn enter(&self, tenant_id: i64) -> Result<Slot, Fault> {
-        self.enter_within(tenant_id, Duration::ZERO).await
-    }
-
-    /// The same for a turn of the background queue. It waits even if callers do not: a turn that goes back to the queue at
-    /// once would be taken again at once.
-    pub(crate) async fn enter_from_background(&self, tenant_id: i64) -> Result<Slot, Fault> {
-        self.enter_within(tenant_id, LEAST_BACKGROUND_WAIT).await
-    }
-
-    async fn enter_within(&self, tenant_id: i64, least_wait: Duration) -> Result<Slot, Fault> {
-        let (waiting, slot, queue_wait) = {
+    /// A slot for a turn of this tenant, at once or after waiting for it at most so long.
+    pub(crate) async fn enter(&self, tenant_id: i64, queue_wait: Duration) -> Result<Slot, Fault> {
+        let (waiting, slot) = {
             let mut queue = self.shared.queue();
             if queue.is_closed() {
                 return Err(shutting_down());
@@ -194,10 +181,9 @@ impl Admission {
                 return Ok(Slot { shared: Arc::clone(&self.shared), tenant_id, shutdown: self.shutdown.subscribe() });
             }
             let (sender, slot) = oneshot::channel();
-            let queue_wait = queue.queue_wait().max(least_wait);
             let ticket = if queue_wait.is_zero() { None } else { queue.wait(tenant_id, sender) };
             let Some(ticket) = ticket else { return Err(busy()) };
-            (Waiting { shared: &self.shared, ticket }, slot, queue_wait)
+            (Waiting { shared: &self.shared, ticket }, slot)
         };
         let granted = timeout(queue_wait, slot).await;
         drop(waiting);
@@ -230,8 +216,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_turn_above_the_limit_waits_for_a_slot() {
         let admission = queued(1);
-        let slot = admission.enter(1).await.unwrap();
-        let (second, ()) = tokio::join!(admission.enter(1), async {
+        let slot = admission.enter(1, WAIT).await.unwrap();
+        let (second, ()) = tokio::join!(admission.enter(1, WAIT), async {
             tokio::time::sleep(WAIT / 2).await;
             assert_eq!(admission.waiting(), 1);
             drop(slot);
@@ -243,28 +229,28 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_turn_that_waited_too_long_is_refused_and_leaves_the_queue() {
         let admission = queued(1);
-        let _slot = admission.enter(1).await.unwrap();
+        let _slot = admission.enter(1, WAIT).await.unwrap();
         let started = tokio::time::Instant::now();
-        assert_eq!(kind(admission.enter(1).await), FaultKind::Overloaded);
+        assert_eq!(kind(admission.enter(1, WAIT).await), FaultKind::Overloaded);
         assert_eq!((started.elapsed(), admission.waiting()), (WAIT, 0));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_caller_that_disconnects_leaves_the_queue_and_loses_no_slot() {
         let admission = queued(1);
-        let slot = admission.enter(1).await.unwrap();
-        assert!(timeout(WAIT / 2, admission.enter(2)).await.is_err());
+        let slot = admission.enter(1, WAIT).await.unwrap();
+        assert!(timeout(WAIT / 2, admission.enter(2, WAIT)).await.is_err());
         assert_eq!(admission.waiting(), 0);
         drop(slot);
         assert_eq!(admission.in_flight(), 0);
-        assert!(admission.enter(3).await.is_ok());
+        assert!(admission.enter(3, WAIT).await.is_ok());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_slot_that_is_granted_to_a_dropped_future_is_free_again() {
         let admission = queued(1);
-        let slot = admission.enter(1).await.unwrap();
-        let mut waiting = Box::pin(admission.enter(2));
+        let slot = admission.enter(1, WAIT).await.unwrap();
+        let mut waiting = Box::pin(admission.enter(2, WAIT));
         assert!((&mut waiting).now_or_never().is_none());
         // Granted, but the future is never polled again.
         drop(slot);
@@ -275,9 +261,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_shutdown_refuses_waiting_turns_at_once() {
         let admission = queued(1);
-        let _slot = admission.enter(1).await.unwrap();
-        let (refused, ()) = tokio::join!(admission.enter(1), async { admission.close() });
+        let _slot = admission.enter(1, WAIT).await.unwrap();
+        let (refused, ()) = tokio::join!(admission.enter(1, WAIT), async { admission.close() });
         assert_eq!(kind(refused), FaultKind::ShuttingDown);
-        assert_eq!(kind(admission.enter(1).await), FaultKind::ShuttingDown);
+        assert_eq!(kind(admission.enter(1, WAIT).await), FaultKind::ShuttingDown);
     }
 }

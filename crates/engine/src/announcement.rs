@@ -1,4 +1,4 @@
-//! Tells a wire that the caller of a stream may receive the response head, before any model has accepted.
+//! Signals to a wire that the caller of a stream may receive the response head, before any model has accepted.
 //!
 //! Until then a failure is an HTTP error. Two conditions come first: the beginning of a stored turn is in the store,
 //! and in strict mode the translation has no losses.
@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::engine::Identity;
 
-/// What the head of a stream and its first events need.
+/// The facts for the head of a stream and its first events.
 #[derive(Debug, Clone)]
 pub struct StreamHead {
     /// The response's id and creation time.

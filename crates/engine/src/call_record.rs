@@ -8,8 +8,8 @@ use std::{
 };
 
 use amalgam_core::{
-    CallRecorder, CallSummary, Candidate, Clock, Fault, FaultKind, Loss, MAX_SPANS, PreparedRequest, Price, RawAnswer,
-    TraceContext, TurnSpan, TurnStep, UsedAmounts,
+    CallRecorder, CallSummary, Candidate, Clock, Fault, FaultKind, LimitSubject, Loss, MAX_SPANS, PreparedRequest,
+    Price, RawAnswer, TraceContext, TurnOrigin, TurnSpan, TurnStep, UsedAmounts,
     store::{Base, HoldSettlement, Transcript},
 };
 use amalgam_protocol::{Json, Usage, Writer};
@@ -38,8 +38,8 @@ pub(crate) struct CallRecord {
 #[derive(Debug, Default)]
 struct Calls {
     settings: CallRecordSettings,
-    /// The turn's place in a trace.
-    trace: Option<TraceContext>,
+    /// The turn's place in a trace, and its request.
+    origin: CallOrigin,
     /// What the finished calls used.
     metered: MeteredCalls,
     /// The transcripts of finished calls, if they are stored.
@@ -49,20 +49,39 @@ struct Calls {
     running: Option<RunningCall>,
     /// The caller, if limits may apply.
     limited: Option<Arc<LimitedTurn>>,
-    /// The reservation of the turn itself.
-    turn_hold: Option<String>,
+    /// The reservations of the turn itself: one, and one for each fallback that has limits of its own.
+    turn_holds: Vec<String>,
+    /// The limits of fallbacks that have counted the turn.
+    counted: Vec<LimitSubject>,
 }
 
-/// What is stored of a turn's calls.
+/// The request that a turn's calls are made for.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CallOrigin {
+    /// The turn's place in a trace.
+    pub(crate) trace: Option<TraceContext>,
+    /// The caller's `tracestate`.
+    pub(crate) trace_state: Option<Arc<str>>,
+    pub(crate) request_id: Option<Arc<str>>,
+}
+
+impl CallOrigin {
+    pub(crate) fn of(origin: &TurnOrigin) -> Self {
+        let trace_state = origin.request.as_ref().and_then(|request| request.trace_state().cloned());
+        Self { trace: origin.trace, trace_state, request_id: origin.request_id.clone() }
+    }
+}
+
+/// The settings for the record of a turn's calls.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct CallRecordSettings {
-    /// Requests and answers, for as long as the configuration says.
+    /// Whether requests and answers are stored, for as long as the configuration says.
     pub(crate) transcripts: bool,
     /// The last answer as it was received, for as long as the response is stored.
     pub(crate) raw_answer: bool,
 }
 
-/// What the calls of a turn used.
+/// The usage of a turn's calls.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct MeteredCalls {
     /// The finished model calls.
@@ -71,11 +90,11 @@ pub(crate) struct MeteredCalls {
     pub(crate) tools: Vec<String>,
     /// The parts of the turn that took time.
     pub(crate) spans: Vec<TurnSpan>,
-    /// The reservation of the turn itself.
-    turn_hold: Option<String>,
+    /// The reservations of the turn itself.
+    turn_holds: Vec<String>,
 }
 
-/// What one call used.
+/// The usage of one call.
 #[derive(Debug, Clone)]
 pub(crate) struct MeteredCall {
     pub(crate) summary: CallSummary,
@@ -107,7 +126,7 @@ impl MeteredCalls {
 
     /// The ends of the reservations of the calls and of the turn.
     pub(crate) fn settlements(&mut self, now_ms: u64) -> Vec<HoldSettlement> {
-        let turn = self.turn_hold.take().map(|hold_id| HoldSettlement { hold_id, used: None, now_ms });
+        let turn = self.turn_holds.drain(..).map(|hold_id| HoldSettlement { hold_id, used: None, now_ms });
         self.calls.iter_mut().filter_map(|call| call.settlement(now_ms)).chain(turn).collect()
     }
 
@@ -144,10 +163,10 @@ struct RunningCall {
 }
 
 impl CallRecord {
-    /// The record of a turn at this place in a trace, with its spans so far.
-    pub(crate) fn new(settings: CallRecordSettings, trace: Option<TraceContext>, spans: Vec<TurnSpan>) -> Self {
+    /// The record of a turn with this origin, with its spans so far.
+    pub(crate) fn new(settings: CallRecordSettings, origin: CallOrigin, spans: Vec<TurnSpan>) -> Self {
         let metered = MeteredCalls { spans, ..MeteredCalls::default() };
-        Self { calls: Arc::new(Mutex::new(Calls { settings, trace, metered, ..Calls::default() })), has_output: false }
+        Self { calls: Arc::new(Mutex::new(Calls { settings, origin, metered, ..Calls::default() })), has_output: false }
     }
 
     /// Adds a part of the turn that began at `start` and has just ended.
@@ -163,7 +182,7 @@ impl CallRecord {
 
     /// A place in the trace for a request to another server.
     pub(crate) fn trace_of_call(&self) -> Option<TraceContext> {
-        self.calls().trace.map(TraceContext::of_call)
+        self.calls().origin.trace.map(TraceContext::of_call)
     }
 
     fn calls(&self) -> MutexGuard<'_, Calls> {
@@ -174,7 +193,21 @@ impl CallRecord {
     pub(crate) fn set_limited(&self, limited: LimitedTurn, hold: Option<Hold>) {
         let mut calls = self.calls();
         calls.limited = Some(Arc::new(limited));
-        calls.turn_hold = hold.map(Hold::into_id);
+        calls.turn_holds.extend(hold.map(Hold::into_id));
+    }
+
+    /// Those of these limits that have not counted the turn yet.
+    pub(crate) fn uncounted(&self, mut subjects: Vec<LimitSubject>) -> Vec<LimitSubject> {
+        let calls = self.calls();
+        subjects.retain(|subject| !calls.counted.contains(subject));
+        subjects
+    }
+
+    /// These limits of a fallback have counted the turn.
+    pub(crate) fn set_counted(&self, subjects: Vec<LimitSubject>, hold: Option<Hold>) {
+        let mut calls = self.calls();
+        calls.counted.extend(subjects);
+        calls.turn_holds.extend(hold.map(Hold::into_id));
     }
 
     /// The caller, if limits may apply.
@@ -182,7 +215,7 @@ impl CallRecord {
         self.calls().limited.clone()
     }
 
-    /// The ends of the reservations of finished calls. The turn goes on.
+    /// The settlements of finished calls, of a turn that continues.
     pub(crate) fn take_settlements(&self, now_ms: u64) -> Vec<HoldSettlement> {
         self.calls().metered.calls.iter_mut().filter_map(|call| call.settlement(now_ms)).collect()
     }
@@ -205,8 +238,10 @@ impl CallRecord {
             _ => CallRecorder::counting_only(),
         };
         prepared.answer_context.recorder = calls_upstream.then(|| recorder.clone());
-        let trace = calls.trace.map(TraceContext::of_call);
+        let trace = calls.origin.trace.map(TraceContext::of_call);
         prepared.answer_context.trace = trace;
+        prepared.answer_context.trace_state = calls.origin.trace_state.clone();
+        prepared.answer_context.request_id = calls.origin.request_id.clone();
         calls.running = Some(RunningCall {
             upstream: candidate.upstream.clone(),
             model: candidate.name.clone(),
@@ -274,17 +309,23 @@ impl CallRecord {
         self.calls().metered.tools.extend(names.map(ToOwned::to_owned));
     }
 
+    /// The model calls that have finished, and the names of server-run tools. The turn goes on.
+    pub(crate) fn finished_calls(&self) -> (Vec<CallSummary>, Vec<String>) {
+        let metered = &self.calls().metered;
+        (metered.calls.iter().map(|call| call.summary.clone()).collect(), metered.tools.clone())
+    }
+
     /// Takes what the calls used at the end of a turn; call it after [`Self::take`].
     pub(crate) fn take_metered(&self) -> MeteredCalls {
         let mut calls = self.calls();
-        let turn_hold = calls.turn_hold.take();
-        MeteredCalls { turn_hold, ..std::mem::take(&mut calls.metered) }
+        let turn_holds = std::mem::take(&mut calls.turn_holds);
+        MeteredCalls { turn_holds, ..std::mem::take(&mut calls.metered) }
     }
 
     /// Takes all calls at the end of a turn. A call that still runs ends with the reason `why`.
     pub(crate) fn take(&self, why: &Fault, now_ms: u64) -> Vec<Transcript> {
         let mut calls = self.calls();
-        // It is open how far the upstream has come.
+        // It is unknown how much the upstream has done.
         calls.close(Some(CallFailure { refused: false, ..CallFailure::new(why, why.kind) }), None, now_ms);
         std::mem::take(&mut calls.finished)
     }
@@ -396,7 +437,7 @@ impl Calls {
 #[derive(Clone, Default)]
 pub(crate) struct RequestBodies {
     remembered: Arc<Mutex<BodyCache>>,
-    /// How long the store keeps transcripts.
+    /// The retention of transcripts.
     kept_for: Duration,
 }
 

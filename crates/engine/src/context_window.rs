@@ -23,7 +23,7 @@ impl Engine {
         candidate: &Candidate,
         prepared: PreparedRequest,
     ) -> Result<TokenCount, Fault> {
-        let slot = self.admission.enter(scope.tenant_id()).await?;
+        let slot = self.admission.enter(scope.tenant_id(), self.admission.queue_wait()).await?;
         let model = Arc::clone(&candidate.model);
         run_blocking(move || {
             let _slot = slot;
@@ -39,7 +39,7 @@ impl Engine {
         candidate: &Candidate,
         texts: Vec<CountableText>,
     ) -> Result<Vec<u64>, Fault> {
-        let slot = self.admission.enter(scope.tenant_id()).await?;
+        let slot = self.admission.enter(scope.tenant_id(), self.admission.queue_wait()).await?;
         let (model, name) = (Arc::clone(&candidate.model), candidate.name.clone());
         run_blocking(move || {
             let _slot = slot;
@@ -110,7 +110,7 @@ impl<'a> FittedPrompt<'a> {
         Ok(prepared)
     }
 
-    /// The whole prompt, after the upstream has answered that it does not know the response that this prompt continues.
+    /// The whole prompt, after the upstream has answered that it does not have the response that this prompt continues.
     pub(crate) fn without_chain(&mut self, error: &ModelError) -> Option<Result<PreparedRequest, Fault>> {
         match self.chain {
             Chain::Continue { id, .. } if error.is_forgotten(id) => {}

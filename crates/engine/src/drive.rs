@@ -199,7 +199,7 @@ impl Run {
     pub(crate) fn ending(&self, now_ms: u64) -> Ending {
         let mut ending = recorder::ending(&self.emitter, now_ms);
         // No upstream state for an incomplete answer, because the upstream may have more of it than was received; nor
-        // if calls got new ids here, because the upstream does not know those.
+        // if calls got new ids here, because the upstream does not have those.
         if let (Some(upstream_state), Status::Completed) = (&self.upstream_state, ending.state.status)
             && !self.emitter.has_reassigned_calls()
         {

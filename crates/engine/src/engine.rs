@@ -66,7 +66,7 @@ impl Engine {
         Self { settings, ..self.clone() }
     }
 
-    /// Is told about turns.
+    /// The observer of turns.
     pub fn observer(&self) -> &Arc<dyn TurnObserver> {
         &self.running.observer
     }

@@ -87,6 +87,7 @@ impl TurnEvents {
         if let Some(recorder) = &mut run.recorder {
             recorder.record_frames(sent, sequence);
         }
+        run.emitter.announce_prompt();
         Self::start(run)
     }
 

@@ -52,7 +52,7 @@ pub struct HousekeepingSettings {
     pub events: Duration,
     /// Transcripts of model calls.
     pub transcripts: Duration,
-    /// Responses; `None` for ever.
+    /// Responses; `None` stores them without a time limit.
     pub responses: Option<Duration>,
     /// Whether no other process can use the store: every other process known to it is dead.
     pub alone: bool,

@@ -1,8 +1,8 @@
-//! Limits of turns and model calls: asks the store before each, and settles what was reserved when it has ended.
+//! Limits of turns and model calls: reserves in the store before each, and settles what was reserved when it has ended.
 //!
-//! The process remembers which limits exist, and refreshes that every second and on each notification; a turn without a limit
-//! pays a lookup in memory. Counters are never remembered: a reservation is one transaction of the store. A hold that this process
-//! has made is settled by it, also if the request that made it is gone: `settlement.rs`.
+//! The process caches which limits exist, and refreshes that every second and on each notification; a turn without a
+//! limit costs a lookup in memory. Counters are never cached: a reservation is one transaction of the store. A hold
+//! that this process has made is settled by it, also if the request that made it was cancelled: `settlement.rs`.
 
 mod known;
 mod settlement;
@@ -47,7 +47,7 @@ pub struct Limiter {
     queues: Mutex<HashMap<LimitSubject, Arc<AsyncMutex<()>>>>,
 }
 
-/// The caller of a turn, as limits know it.
+/// The caller of a turn, as limits identify it.
 #[derive(Debug, Clone)]
 pub(crate) struct LimitedTurn {
     pub(crate) scope: Scope,
@@ -56,13 +56,13 @@ pub(crate) struct LimitedTurn {
     pub(crate) model: String,
 }
 
-/// What a model call costs, and its reservation.
+/// The price of a model call, and its reservation.
 pub(crate) struct CallTerms {
     pub(crate) price: Option<Price>,
     pub(crate) hold: Option<Hold>,
 }
 
-/// What was granted, and what is left.
+/// The granted reservation, and the remaining amounts.
 struct Grant {
     hold: Option<Hold>,
     rate_limits: RateLimits,
@@ -83,7 +83,7 @@ impl Limiter {
         }
     }
 
-    /// The limits that this process knows.
+    /// The limits in the cache of this process.
     pub fn known(&self) -> Arc<KnownLimits> {
         Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -100,7 +100,7 @@ impl Limiter {
             return Ok(None);
         }
         let deadline = Instant::now() + queue_wait;
-        // The limit whose queue this turn is the first of.
+        // The limit in whose queue this turn is first.
         let mut first_of: Option<(LimitSubject, OwnedMutexGuard<()>)> = None;
         loop {
             // Subscribed before the attempt, so that no change in between is missed.
@@ -142,7 +142,7 @@ impl Limiter {
         }
     }
 
-    /// One attempt. A hold whose request is gone meanwhile is released.
+    /// Makes one attempt. The hold of a request that is cancelled meanwhile is released.
     async fn reserve(
         self: &Arc<Self>,
         subjects: Vec<LimitSubject>,
@@ -174,13 +174,13 @@ impl Limiter {
         reserving.await
     }
 
-    /// The fault of a turn, whose request shows what is left.
+    /// The fault of a turn. Records the remaining amounts for the response headers of its request.
     fn refused(&self, turn: &LimitedTurn, refused: &Refused) -> Fault {
         self.report(turn, refused.rate_limits);
         refused.refusal.to_fault()
     }
 
-    /// The hold of a turn, whose request shows what is left.
+    /// The hold of a turn. Records the remaining amounts for the response headers of its request.
     fn granted(&self, turn: &LimitedTurn, grant: Grant) -> Option<Hold> {
         self.report(turn, grant.rate_limits);
         grant.hold
@@ -194,7 +194,7 @@ impl Limiter {
 
     fn queue_of(&self, subject: &LimitSubject) -> Arc<AsyncMutex<()>> {
         let mut queues = lock(&self.queues);
-        // Those that no turn waits in are not needed any more.
+        // Removes the queues in which no turn waits.
         queues.retain(|_, queue| Arc::strong_count(queue) > 1);
         Arc::clone(queues.entry(subject.clone()).or_default())
     }

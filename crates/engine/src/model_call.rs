@@ -18,7 +18,7 @@ use crate::{
 /// One model call, for any of its candidates.
 #[derive(Debug)]
 pub struct ModelCall<'a> {
-    /// The caller, whose uploaded files the history may name.
+    /// The caller, whose uploaded files the history may reference.
     pub scope: &'a Scope,
     /// The candidates, in order of preference.
     pub candidates: &'a [Candidate],
@@ -73,8 +73,16 @@ impl Engine {
 
     async fn call_candidates(&self, call: &ModelCall<'_>, call_record: &mut CallRecord) -> Result<AcceptedCall, Fault> {
         let mut last = None;
-        for (index, candidate) in call.candidates.iter().enumerate() {
-            let more = index + 1 < call.candidates.len();
+        let candidates = self.permitted(call.candidates, call_record);
+        for (index, candidate) in candidates.iter().enumerate() {
+            let (first, more) = (candidates.first(), index + 1 < candidates.len());
+            if let Some(first) = first.filter(|_| index > 0)
+                && let Err(fault) = self.admit_fallback(first, candidate, call_record).await
+            {
+                warn_of_skipped(call, candidate, &fault);
+                last = Some(fault);
+                continue;
+            }
             let mut result = self.call_candidate(call, candidate, call_record).await;
             if let (true, Ok(accepted)) = (more, &mut result) {
                 // The last candidate's stream is returned unread: there is no fallback after it.
@@ -85,6 +93,10 @@ impl Engine {
             }
             match result {
                 Ok(accepted) => return Ok(accepted),
+                Err(CandidateFailure { fault, .. }) if index > 0 && more && is_refused_by_limit(&fault) => {
+                    warn_of_skipped(call, candidate, &fault);
+                    last = Some(fault);
+                }
                 Err(CandidateFailure { fault, try_next }) => {
                     if !(try_next && more) {
                         return Err(fault);
@@ -171,6 +183,24 @@ impl Engine {
             prompt.add_losses(&mut prepared);
         }
     }
+}
+
+/// Whether a limit refuses a call before it is made.
+fn is_refused_by_limit(fault: &Fault) -> bool {
+    matches!(fault.kind, FaultKind::RateLimited | FaultKind::QuotaExceeded | FaultKind::Forbidden)
+}
+
+/// A limit of a fallback refuses the turn, which goes on without that fallback.
+fn warn_of_skipped(call: &ModelCall<'_>, candidate: &Candidate, fault: &Fault) {
+    warn!(
+        request.id = call.scope.request_id().map(|id| &**id),
+        tenant = call.scope.tenant_id(),
+        upstream = candidate.upstream,
+        model = candidate.name,
+        class = fault.kind.name(),
+        code = fault.code.as_deref(),
+        "a limit keeps the turn from a fallback: {fault}"
+    );
 }
 
 /// A model that has accepted a call.

@@ -3,11 +3,14 @@
 
 use std::sync::{Arc, OnceLock};
 
-use amalgam_core::{Model, PreparedRequest};
+use amalgam_core::{Fault, Model, PreparedRequest};
 use amalgam_emitter::PartialAnswer;
 use amalgam_protocol::Usage;
 
 use crate::{context_window::run_blocking, run::Run};
+
+/// A body that is counted where it is: handing it to another thread would take longer.
+const COUNTED_INLINE: usize = 4096;
 
 /// The request of the current model call, until its upstream reports the usage.
 pub(crate) struct SentRequest {
@@ -20,6 +23,16 @@ impl SentRequest {
         // This copy is only counted; it must not record answers.
         prepared.answer_context.recorder = None;
         Self { model: Arc::clone(model), prepared }
+    }
+
+    /// The tokens of the prompt by our own count.
+    pub(crate) async fn prompt_tokens(&self) -> Result<u64, Fault> {
+        let (model, prepared) = (Arc::clone(&self.model), self.prepared.clone());
+        let count = move || model.count(&prepared).total();
+        match self.prepared.body.len() <= COUNTED_INLINE {
+            true => Ok(count()),
+            false => run_blocking(count).await,
+        }
     }
 
     fn count(&self, partial: &PartialAnswer) -> Usage {

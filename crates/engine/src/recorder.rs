@@ -145,13 +145,14 @@ impl Recorder {
         })
     }
 
-    /// Journals tool calls that are about to run, together with the beginning if that is not written yet.
+    /// Journals tool calls that are about to run, together with the beginning if that is not written yet. What the model calls
+    /// before them used is written with the settlement of their limits: a process that dies later has lost neither.
     pub(crate) fn record_intents(
         &mut self,
         tools: Vec<ToolRun>,
     ) -> BoxFuture<'static, Result<WriteOutcome, StoreError>> {
         let begin = self.begin.take();
-        let summary = begin.is_some().then(|| self.meter.begun());
+        let summary = Some(self.meter.so_far());
         let settlements = self.call_record.take_settlements(self.running.clock.now_ms());
         let settled = settlements.clone();
         let writing =
@@ -230,7 +231,7 @@ impl Recorder {
     pub(crate) fn release(&mut self) {
         self.finished = true;
         self.running.unregister(&self.response_id);
-        // The process that runs the turn instead asks the limits anew.
+        // The process that runs the turn instead reserves again.
         let now_ms = self.running.clock.now_ms();
         self.call_record.take(&cancellation(), now_ms);
         self.running.limiter.settle_later(self.call_record.take_metered().settlements(now_ms));
@@ -359,7 +360,7 @@ impl Recorder {
             let WriteTarget { running, scope, call_record, .. } = &target;
             match &ended {
                 Ok(EndResult::Stored(_)) => running.limiter.forget_settled(&write.settlements),
-                // What is settled already is not counted again.
+                // A hold that is settled already is not counted again.
                 _ => running.limiter.settle_later(write.settlements.clone()),
             }
             if let Some(summary) = write.summary.as_deref() {

@@ -34,7 +34,7 @@ pub(crate) struct RunningTurns {
     pub(crate) tasks: Tasks,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) bodies: RequestBodies,
-    /// Is told about turns that have ended.
+    /// Receives the summaries of turns that have ended.
     pub(crate) observer: Arc<dyn TurnObserver>,
     /// Applies limits.
     pub(crate) limiter: Arc<Limiter>,
@@ -46,7 +46,7 @@ pub(crate) struct RunningTurns {
     summaries: Mutex<HashMap<String, Arc<TurnSummary>>>,
     /// Notified when one of them has ended.
     unregistered: Notify,
-    /// Turns taken from the background queue and not given back, whether or not they have started.
+    /// Turns that were taken from the background queue and not returned, whether or not they have started.
     taken: Arc<Mutex<HashSet<String>>>,
     /// Its clones count turns that are being added to the queue.
     pub(crate) queueing: Arc<()>,

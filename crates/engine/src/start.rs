@@ -15,7 +15,7 @@ use crate::{
     allowed_tools::Allowed,
     announcement::{Announcement, StreamHead},
     answer_format::AnswerFormat,
-    call_record::{CallRecord, CallRecordSettings},
+    call_record::{CallOrigin, CallRecord, CallRecordSettings},
     engine::{Engine, Identity},
     loss_log::log_losses,
     model_call::{AcceptedCall, ModelCall},
@@ -37,7 +37,7 @@ pub struct TurnStart<'a> {
     pub identity: &'a Identity,
     /// How the turn is stored; `None` if it is not.
     pub storage: Option<TurnStorage>,
-    /// Where the turn comes from.
+    /// The origin of the turn.
     pub origin: TurnOrigin,
     /// When its prompt began to be put together.
     pub began: Instant,
@@ -55,6 +55,8 @@ pub struct TurnStart<'a> {
     pub used_calls: HashSet<String>,
     /// The format that the final text must have, if the request names one.
     pub format: Option<AnswerFormat>,
+    /// Whether the first events of a stream say how many tokens the prompt has, by our own count.
+    pub counts_prompt: bool,
 }
 
 /// A turn that has its slot, and that no model has accepted yet.
@@ -87,7 +89,15 @@ impl Engine {
         }
         let mut starting = self.prepare(&mut start).await?;
         match self.accept(&start, &mut starting).await {
-            Ok(accepted) => self.run(start, starting, accepted),
+            Ok(accepted) => {
+                let sent = accepted.as_ref().and_then(|accepted| accepted.sent_request.as_deref());
+                let prompt_tokens = match sent.filter(|_| start.counts_prompt) {
+                    // Without a count the stream begins without it.
+                    Some(sent) => sent.prompt_tokens().await.ok(),
+                    None => None,
+                };
+                self.run(start, starting, accepted, prompt_tokens)
+            }
             Err(error) => {
                 let resumed = start.resumes_after.is_some();
                 Err(self.end_unstarted(starting, error, resumed).await)
@@ -115,7 +125,7 @@ impl Engine {
             transcripts: start.storage.is_some() && self.settings.transcripts.is_some(),
             raw_answer: start.storage.as_ref().is_some_and(|storage| storage.raw_answer),
         };
-        let call_record = CallRecord::new(recorded, start.origin.trace, spans);
+        let call_record = CallRecord::new(recorded, CallOrigin::of(&start.origin), spans);
         if let Some((turn, hold)) = limited {
             call_record.set_limited(turn, hold);
         }
@@ -211,6 +221,7 @@ impl Engine {
         start: Box<TurnStart<'_>>,
         starting: StartingTurn,
         accepted: Option<AcceptedCall>,
+        prompt_tokens: Option<u64>,
     ) -> Result<Box<Run>, Fault> {
         let StartingTurn { slot, started, deadline, mut call_record, meter, listed, recorder } = starting;
         let Identity { response_id, created_at_ms } = start.identity.clone();
@@ -234,6 +245,9 @@ impl Engine {
         });
         emitter.answered_by(provenance);
         emitter.avoid_calls(start.used_calls);
+        if let Some(tokens) = prompt_tokens {
+            emitter.expect_prompt(tokens);
+        }
         // Boxed, because it is large and passed on often.
         let mut run = Box::new(Run {
             emitter,

@@ -81,7 +81,7 @@ pub(crate) fn not_run(substitute: &SubstituteOutput) -> ToolOutcome {
 pub(crate) enum Progress {
     /// The journal has all calls.
     Recorded,
-    /// One call has finished, and the journal has its result.
+    /// A call has finished, and the journal has its result.
     Finished(usize, Outcome),
 }
 

@@ -1,8 +1,8 @@
-//! Counts what a turn used, and hands its summary to the store and to the observer.
+//! Counts what a turn used, and passes its summary to the store and to the observer.
 
 use std::sync::Arc;
 
-use amalgam_core::{FaultKind, Scope, TurnOrigin, TurnSummary};
+use amalgam_core::{CallSummary, FaultKind, Scope, TurnOrigin, TurnSummary};
 use amalgam_protocol::{ErrorObject, Status};
 
 use crate::{
@@ -62,6 +62,19 @@ impl TurnMeter {
         Box::new(TurnSummary::clone(&self.summary))
     }
 
+    /// The summary of the running turn, with its finished calls.
+    pub(crate) fn so_far(&self) -> Box<TurnSummary> {
+        let (calls, tools) = self.call_record.finished_calls();
+        let first_token_ms = self.first_token_ms(&calls);
+        Box::new(TurnSummary { first_token_ms, calls, tools, ..(*self.summary).clone() })
+    }
+
+    /// Milliseconds from the turn's start to the first output of these calls.
+    fn first_token_ms(&self, calls: &[CallSummary]) -> Option<u64> {
+        let first_output_at = calls.iter().find_map(|call| Some(call.asked_at_ms + call.first_token_ms?));
+        first_output_at.map(|at| at.saturating_sub(self.summary.created_at_ms))
+    }
+
     /// Lists the turn as running until the guard is dropped.
     pub(crate) fn list(&self) -> ListedUntilDropped {
         self.running.list(Arc::clone(&self.summary))
@@ -71,12 +84,11 @@ impl TurnMeter {
     pub(crate) fn ended(&self, end: &MeteredEnd<'_>, calls: MeteredCalls) -> Box<TurnSummary> {
         let MeteredCalls { calls, tools, spans, .. } = calls;
         let calls: Vec<_> = calls.into_iter().map(|metered| metered.summary).collect();
-        let first_output_at = calls.iter().find_map(|call| Some(call.asked_at_ms + call.first_token_ms?));
         Box::new(TurnSummary {
             status: end.status,
             error: end.error.map(|error| error.code.clone().unwrap_or_else(|| error.kind.to_string())),
             ended_at_ms: Some(end.ended_at_ms),
-            first_token_ms: first_output_at.map(|at| at.saturating_sub(self.summary.created_at_ms)),
+            first_token_ms: self.first_token_ms(&calls),
             calls,
             tools,
             spans,

@@ -1,4 +1,4 @@
-//! What further rounds of a turn need, owned: the server-run tools and the prompt.
+//! The parts of a request that further rounds of a turn need, owned: the server-run tools and the prompt.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -118,7 +118,7 @@ impl std::fmt::Debug for TurnPrompt {
     }
 }
 
-/// What a further round adds to a prompt.
+/// The items that a further round adds to a prompt.
 #[derive(Debug, Default)]
 pub(crate) struct Round {
     /// Output items of each earlier round.

@@ -24,6 +24,7 @@ pub fn rank_by_embeddings<'q>(chunks: &mut [FoundChunk], question_embedding: imp
     let best = chunks.iter().map(|chunk| chunk.score).fold(0.0, f64::max);
     for (chunk, similarity) in chunks.iter_mut().zip(similarity) {
         let word_score = if best > 0.0 { chunk.score.max(0.0) / best } else { 0.0 };
+        chunk.ranking.similarity = similarity;
         chunk.score = EMBEDDING_WEIGHT * similarity.unwrap_or(average) + (1.0 - EMBEDDING_WEIGHT) * word_score;
     }
     // The sort is stable: equal scores keep the order of the words.
@@ -62,6 +63,7 @@ mod tests {
             end_line: 1,
             content: String::new(),
             score,
+            ranking: amalgam_core::store::ChunkRanking::default(),
             embedding,
         }
     }

@@ -28,6 +28,7 @@ use super::ListenerConfig;
 use super::client_stream::ClientStream;
 use super::connection_limits::Activity;
 use super::key_connections::ConnectionKey;
+use super::refusal_meter::{RefusalMeter, RefusalReason};
 use super::reply::Refusal;
 use super::socket::{AcceptedSocket, ClientSocket};
 use super::switch::{Switch, Switched};
@@ -68,6 +69,7 @@ pub(super) struct Connections<S> {
     handshake_timeout: Duration,
     write_timeout: Duration,
     draining: watch::Receiver<bool>,
+    refusals: RefusalMeter,
 }
 
 impl<S: HttpService> Connections<S> {
@@ -84,6 +86,7 @@ impl<S: HttpService> Connections<S> {
             handshake_timeout: config.header_timeout,
             write_timeout: config.write_timeout,
             draining,
+            refusals: config.refusals.clone(),
         }
     }
 
@@ -101,8 +104,8 @@ impl<S: HttpService> Connections<S> {
                 let socket = ClientStream::new(stream, self.write_timeout, self.max_head_bytes);
                 self.serve(socket, peer, activity).await;
             }
-            Ok(Err(error)) => debug!(%peer, %error, "the TLS handshake failed"),
-            Err(_) => debug!(%peer, "the TLS handshake timed out"),
+            Ok(Err(error)) => self.refusals.refused(RefusalReason::Tls, peer, Some(error.to_string())),
+            Err(_) => self.refusals.refused(RefusalReason::Tls, peer, Some("not finished in time".to_owned())),
         }
     }
 
@@ -136,6 +139,10 @@ impl<S: HttpService> Connections<S> {
             return successor(Switched { stream, draining }).await;
         }
         let mut refused = socket.refused();
+        if refused {
+            // hyper has answered a bad head itself.
+            self.refusals.refused(RefusalReason::BadHead, peer, ended.as_ref().err().map(ToString::to_string));
+        }
         if let Err(error) = &ended {
             debug!(%peer, %error, "connection ended early");
             let half_a_head = !parts.read_buf.is_empty();
@@ -151,6 +158,7 @@ impl<S: HttpService> Connections<S> {
                 None
             };
             if let Some(refusal) = refusal {
+                self.refusals.refused(refusal.into(), peer, Some(error.to_string()));
                 refused = socket.get_mut().write_all(&refusal.bytes(self.max_head_bytes)).await.is_ok();
             }
         }

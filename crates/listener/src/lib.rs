@@ -10,6 +10,7 @@ mod connection_limits;
 mod head_guard;
 mod key_connections;
 mod proxies;
+mod refusal_meter;
 mod reply;
 mod socket;
 mod switch;
@@ -32,6 +33,7 @@ use self::socket::AcceptedSocket;
 pub use self::connection::{Peer, linger};
 pub use self::key_connections::{ConnectionKey, KeyConnections};
 pub use self::proxies::{TrustedProxies, network_of};
+pub use self::refusal_meter::{RefusalMeter, RefusalReason};
 pub use self::socket::ListeningSocket;
 pub use self::switch::{Switch, Switched};
 pub use self::tls::{CertificateFiles, ServerTls, TlsError, Validity};
@@ -61,6 +63,8 @@ pub struct ListenerConfig {
     pub write_timeout: Duration,
     /// How long running requests may take to finish after the shutdown signal.
     pub drain_timeout: Duration,
+    /// Counts connections that are refused.
+    pub refusals: RefusalMeter,
 }
 
 impl Default for ListenerConfig {
@@ -73,6 +77,7 @@ impl Default for ListenerConfig {
             header_timeout: Duration::from_secs(10),
             write_timeout: Duration::from_secs(12),
             drain_timeout: Duration::from_secs(30),
+            refusals: RefusalMeter::default(),
         }
     }
 }
@@ -139,7 +144,7 @@ async fn serve_from(
                     connection_limits.add(connection, peer, activity);
                 }
                 Err(refusal) => {
-                    debug!(connections = open.len(), %peer, "connection refused: {refusal:?}");
+                    config.refusals.refused(refusal.into(), peer, None);
                     let connections = Arc::clone(&connections);
                     acceptor.handle_excess(async move { connections.check_or_refuse(stream, peer, refusal).await });
                 }
@@ -159,7 +164,8 @@ async fn serve_from(
                 log_end(ended);
             }
             () = &mut deadline => break,
-            (stream, _) = acceptor.next() => {
+            (stream, peer) = acceptor.next() => {
+                config.refusals.refused(RefusalReason::ShuttingDown, peer, None);
                 let max_head_bytes = config.max_head_bytes;
                 let refusing = connection::refuse(stream, Refusal::ShuttingDown, max_head_bytes);
                 acceptor.handle_excess(refusing);

@@ -5,7 +5,10 @@ mod plain_fields;
 
 use std::{
     io::{self, IsTerminal as _, Write as _},
-    sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Condvar, LazyLock, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::Duration,
 };
@@ -22,6 +25,9 @@ const WRITE_AFTER: Duration = Duration::from_millis(20);
 const FULL_BYTES: usize = 32 * 1024;
 
 static LINES: LazyLock<LogLines> = LazyLock::new(LogLines::default);
+
+/// Whether the thread that writes gathered lines was started.
+static GATHERS: AtomicBool = AtomicBool::new(false);
 
 #[derive(Default)]
 struct LogLines {
@@ -66,7 +72,13 @@ impl LogOutput {
     pub fn start() -> Self {
         let gathers = !io::stderr().is_terminal()
             && thread::Builder::new().name("log-writer".to_owned()).spawn(|| LINES.write_periodically()).is_ok();
+        GATHERS.store(gathers, Ordering::Relaxed);
         Self { gathers }
+    }
+
+    /// The output that was started.
+    pub fn current() -> Self {
+        Self { gathers: GATHERS.load(Ordering::Relaxed) }
     }
 }
 

@@ -6,6 +6,7 @@ mod content;
 mod convert;
 mod decode;
 mod messages;
+mod native;
 mod thinking;
 
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use crate::{
 use self::decode::Decoder;
 
 const VERSION: HeaderName = HeaderName::from_static("anthropic-version");
+const BETA: HeaderName = HeaderName::from_static("anthropic-beta");
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 /// An upstream with the Messages API.
@@ -84,8 +86,11 @@ impl Model for Anthropic {
 
     fn ask<'a>(&'a self, prepared: &'a PreparedRequest) -> BoxFuture<'a, Result<ModelStream, ModelError>> {
         let decoder = move || Decoder::new(prepared, &self.name, Arc::clone(&self.seal));
+        let betas = prepared.answer_context.betas.as_deref().and_then(|betas| HeaderValue::from_str(betas).ok());
         Box::pin(async move {
-            let stream = self.transport.ask("/messages", &self.headers, prepared, decoder).await?;
+            let with_betas = betas.map(|betas| [self.headers.as_slice(), &[(BETA, betas)]].concat());
+            let headers = with_betas.as_deref().unwrap_or(&self.headers);
+            let stream = self.transport.ask("/messages", headers, prepared, decoder).await?;
             Ok(estimate::with_usage(stream, prepared, &self.calibration))
         })
     }

@@ -48,8 +48,8 @@ struct Wire {
     tool_calls: ToolCalls,
     system_role: SystemRole,
     stream_usage: bool,
-    /// OpenAI's newer models refuse `max_tokens` and require `max_completion_tokens`; most other servers know only the
-    /// former. Assumed on OpenAI's and Azure's hosts, and if instructions have the role `developer`.
+    /// OpenAI's newer models refuse `max_tokens` and require `max_completion_tokens`; most other servers support only
+    /// the former. Assumed on OpenAI's and Azure's hosts, and if instructions have the role `developer`.
     newer_limit: bool,
     replay: Replay,
 }

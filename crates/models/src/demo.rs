@@ -1,8 +1,6 @@
 //! The built-in demo: a model without key and network that always answers the same, and uses every feature.
 
 mod answers;
-mod hints;
-mod schema;
 mod script;
 
 use std::{sync::Arc, time::Duration};

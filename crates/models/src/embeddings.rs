@@ -2,8 +2,8 @@
 //!
 //! They have their own connections and breaker: an upstream whose embeddings fail still answers turns.
 
-use amalgam_core::{Fault, FaultKind, ModelError};
-use amalgam_protocol::Writer;
+use amalgam_core::{EmbeddingRequest, EmbeddingResult, Fault, FaultKind, ModelError};
+use amalgam_protocol::{Json, Writer};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 use tokio::sync::OnceCell;
@@ -32,53 +32,75 @@ impl Embeddings {
         Self { settings, transport: OnceCell::new() }
     }
 
-    /// One vector for each text, in order, all with the same number of dimensions.
-    pub(crate) async fn of(&self, model: &str, texts: &[&str]) -> Result<Vec<Vec<f32>>, Fault> {
+    /// Whether the API of the upstream has embeddings.
+    pub(crate) fn exist(&self) -> bool {
         match self.settings.kind {
-            UpstreamKind::Responses { .. } | UpstreamKind::Chat { .. } => {}
-            UpstreamKind::Anthropic { .. } | UpstreamKind::Demo { .. } => {
-                let message = format!("The upstream '{}' has no embeddings.", self.settings.name);
-                return Err(Fault::new(FaultKind::Invalid, message).param("model"));
-            }
+            UpstreamKind::Responses { .. } | UpstreamKind::Chat { .. } => true,
+            UpstreamKind::Anthropic { .. } | UpstreamKind::Demo { .. } => false,
         }
-        let transport = self.transport.get_or_try_init(async || Transport::new(&self.settings)).await?;
-        let mut vectors: Vec<Vec<f32>> = Vec::with_capacity(texts.len());
-        for part in parts(texts) {
-            let answer = transport.post(PATH, body(model, part).into()).await.map_err(ModelError::into_fault)?;
-            let read = read(&answer, part.len()).map_err(|what| ModelError::Unreadable(what).into_fault())?;
-            if let (Some(first), Some(new)) = (vectors.first(), read.first())
+    }
+
+    /// One vector for each text, in order, all with the same number of dimensions; and the tokens, if the upstream counts them.
+    pub(crate) async fn of(&self, model: &str, texts: &[&str]) -> Result<EmbeddingResult, Fault> {
+        if !self.exist() {
+            let message = format!("The upstream '{}' has no embeddings.", self.settings.name);
+            return Err(Fault::new(FaultKind::Invalid, message).param("model"));
+        }
+        let inputs = texts.iter().map(|text| Json::string(text)).collect();
+        let request = EmbeddingRequest { inputs, dimensions: None, user: None };
+        self.embed(model, &request).await.map_err(ModelError::into_fault)
+    }
+
+    /// Embeds the inputs of a request, in several requests to the upstream if they are many.
+    pub(crate) async fn embed(&self, model: &str, request: &EmbeddingRequest) -> Result<EmbeddingResult, ModelError> {
+        let new = async || Transport::new(&self.settings).map_err(|fault| ModelError::Unreachable(fault.into_detail()));
+        let transport = self.transport.get_or_try_init(new).await?;
+        let mut vectors: Vec<Vec<f32>> = Vec::with_capacity(request.inputs.len());
+        let mut tokens = Some(0_u64);
+        for part in parts(&request.inputs) {
+            let answer = transport.post(PATH, body(model, part, request).into()).await?;
+            let read = read(&answer, part.len()).map_err(ModelError::Unreadable)?;
+            if let (Some(first), Some(new)) = (vectors.first(), read.vectors.first())
                 && first.len() != new.len()
             {
-                return Err(ModelError::Unreadable("embeddings of several lengths".to_owned()).into_fault());
+                return Err(ModelError::Unreadable("embeddings of several lengths".to_owned()));
             }
-            vectors.extend(read);
+            vectors.extend(read.vectors);
+            tokens = tokens.zip(read.tokens).map(|(sum, more)| sum.saturating_add(more));
         }
-        Ok(vectors)
+        Ok(EmbeddingResult { vectors, tokens })
     }
 }
 
-/// Splits the texts into batches for one request each.
-fn parts<'t>(mut texts: &'t [&'t str]) -> impl Iterator<Item = &'t [&'t str]> {
+/// Splits the inputs into batches for one request each.
+fn parts(mut inputs: &[Json]) -> impl Iterator<Item = &[Json]> {
     std::iter::from_fn(move || {
         let mut bytes = 0;
-        let fits = |text: &&&str| {
-            bytes += text.len();
+        let fits = |input: &&Json| {
+            bytes += input.bytes().len();
             bytes <= BYTES_AT_ONCE
         };
-        // A text that is too long is sent alone; the upstream accepts or refuses it.
-        let count = texts.iter().take(TEXTS_AT_ONCE).take_while(fits).count().max(1);
-        let (part, rest) = texts.split_at_checked(count)?;
-        texts = rest;
+        // An input that is too long is sent alone; the upstream accepts or refuses it.
+        let count = inputs.iter().take(TEXTS_AT_ONCE).take_while(fits).count().max(1);
+        let (part, rest) = inputs.split_at_checked(count)?;
+        inputs = rest;
         Some(part)
     })
 }
 
-fn body(model: &str, texts: &[&str]) -> Vec<u8> {
-    let mut writer = Writer::with_capacity(texts.iter().map(|text| text.len() + 16).sum::<usize>() + 128);
+/// The body of a request with these inputs.
+pub(crate) fn body(model: &str, inputs: &[Json], request: &EmbeddingRequest) -> Vec<u8> {
+    let mut writer = Writer::with_capacity(inputs.iter().map(|input| input.bytes().len() + 1).sum::<usize>() + 128);
     writer.object(|writer| {
         writer.key("model").string(model);
-        writer.key("input").array(|writer| texts.iter().for_each(|text| writer.string(text)));
+        writer.key("input").array(|writer| inputs.iter().for_each(|input| writer.valid(input.bytes())));
         writer.key("encoding_format").string("float");
+        if let Some(dimensions) = request.dimensions {
+            writer.key("dimensions").number(dimensions);
+        }
+        if let Some(user) = &request.user {
+            writer.key("user").string(user);
+        }
     });
     writer.into_bytes()
 }
@@ -86,6 +108,17 @@ fn body(model: &str, texts: &[&str]) -> Vec<u8> {
 #[derive(Deserialize)]
 struct Answer {
     data: Vec<Embedding>,
+    #[serde(default)]
+    usage: Option<EmbeddingUsage>,
+}
+
+/// Servers that count name one of both.
+#[derive(Deserialize)]
+struct EmbeddingUsage {
+    #[serde(default)]
+    prompt_tokens: Option<u64>,
+    #[serde(default)]
+    total_tokens: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -119,8 +152,8 @@ impl Vector {
 }
 
 /// Reads the vectors of `count` texts. The error does not quote the upstream.
-fn read(answer: &[u8], count: usize) -> Result<Vec<Vec<f32>>, String> {
-    let Answer { data } = serde_json::from_slice(answer).map_err(|_| "no list of embeddings".to_owned())?;
+fn read(answer: &[u8], count: usize) -> Result<EmbeddingResult, String> {
+    let Answer { data, usage } = serde_json::from_slice(answer).map_err(|_| "no list of embeddings".to_owned())?;
     if data.len() != count {
         return Err(format!("{} embeddings for {count} texts", data.len()));
     }
@@ -136,7 +169,9 @@ fn read(answer: &[u8], count: usize) -> Result<Vec<Vec<f32>>, String> {
     let vectors: Vec<Vec<f32>> = vectors.into_iter().flatten().collect();
     let length = vectors.first().map(Vec::len);
     match vectors.iter().all(|vector| Some(vector.len()) == length) {
-        true => Ok(vectors),
+        true => {
+            Ok(EmbeddingResult { vectors, tokens: usage.and_then(|usage| usage.prompt_tokens.or(usage.total_tokens)) })
+        }
         false => Err("embeddings of several lengths".to_owned()),
     }
 }

@@ -63,11 +63,25 @@ async fn texts_are_placed_in_their_order_whatever_order_the_upstream_has() {
     // 1.0 and -2.0, the lowest byte first.
     let encoded = json!("AACAPwAAAMA=");
     upstream.enqueue_for("/embeddings", answer(&[(1, json!([0.5, 0.25])), (0, encoded)]));
-    let vectors = responses(&upstream).of("m", &["one", "two"]).await.unwrap();
+    let vectors = responses(&upstream).of("m", &["one", "two"]).await.unwrap().0;
     assert_eq!(vectors, [vec![1.0, -2.0], vec![0.5, 0.25]]);
     let request = upstream.request(0);
     assert_eq!(request.json(), json!({"model": "m", "input": ["one", "two"], "encoding_format": "float"}));
     assert_eq!(request.header("authorization"), Some("Bearer sk-1"));
+}
+
+#[tokio::test]
+async fn a_callers_request_keeps_its_tokens_and_dimensions_and_learns_what_they_cost() {
+    let upstream = Scripted::start();
+    upstream.enqueue_for("/embeddings", answer(&[(0, json!([1.0])), (1, json!([2.0]))]));
+    let inputs =
+        vec![Json::string("one"), Json::array(|writer| [7, 8].into_iter().for_each(|token| writer.number(token)))];
+    let request = EmbeddingRequest { inputs, dimensions: Some(1), user: Some("u".to_owned()) };
+    let result = responses(&upstream).embed("m", &request).await.unwrap();
+    assert_eq!(result, EmbeddingResult { vectors: vec![vec![1.0], vec![2.0]], tokens: Some(1) });
+    let sent =
+        json!({"model": "m", "input": ["one", [7, 8]], "encoding_format": "float", "dimensions": 1, "user": "u"});
+    assert_eq!(upstream.request(0).json(), sent);
 }
 
 #[tokio::test]
@@ -79,7 +93,7 @@ async fn many_texts_are_sent_in_parts() {
         let vectors: Vec<(usize, Value)> = (0..part.len()).map(|index| (index, json!([index]))).collect();
         upstream.enqueue_for("/embeddings", answer(&vectors));
     }
-    let vectors = responses(&upstream).of("m", &texts).await.unwrap();
+    let vectors = responses(&upstream).of("m", &texts).await.unwrap().0;
     assert_eq!(vectors.len(), 150);
     let sent: Vec<String> = upstream
         .requests()
@@ -93,9 +107,11 @@ async fn many_texts_are_sent_in_parts() {
 #[test]
 fn parts_are_bounded_by_bytes_and_lose_nothing() {
     let (long, short) = ("x".repeat(BYTES_AT_ONCE + 1), "y".to_owned());
-    let half = "z".repeat(BYTES_AT_ONCE / 2);
+    // With its quotes.
+    let half = "z".repeat(BYTES_AT_ONCE / 2 - 2);
     let texts = [&long, &short, &half, &half, &short].map(String::as_str);
-    let sizes: Vec<usize> = parts(&texts).map(<[&str]>::len).collect();
+    let inputs: Vec<Json> = texts.iter().map(|text| Json::string(text)).collect();
+    let sizes: Vec<usize> = parts(&inputs).map(<[Json]>::len).collect();
     assert_eq!(sizes, [1, 2, 2]);
     assert_eq!(parts(&[]).count(), 0);
 }
@@ -105,7 +121,7 @@ async fn an_upstream_that_is_busy_is_asked_again() {
     let upstream = Scripted::start();
     upstream.enqueue_for("/embeddings", Reply::status(503));
     upstream.enqueue_for("/embeddings", answer(&[(0, json!([1.0]))]));
-    assert_eq!(responses(&upstream).of("m", &["one"]).await.unwrap(), [[1.0]]);
+    assert_eq!(responses(&upstream).of("m", &["one"]).await.unwrap(), (vec![vec![1.0]], None));
     assert_eq!(upstream.requests().len(), 2);
 }
 

@@ -6,6 +6,7 @@ mod decode;
 mod demo;
 mod embeddings;
 mod estimate;
+mod messages_fields;
 mod names;
 mod reasoning_seal;
 mod recovery;

@@ -1,6 +1,7 @@
-//! Resolves model names: configured names, `UPSTREAM/model`, and models that an upstream lists.
+//! Resolves model names: configured names and patterns, `UPSTREAM/model`, and models that an upstream lists.
 
 mod default_model;
+mod patterns;
 
 use std::{
     collections::HashMap,
@@ -9,16 +10,22 @@ use std::{
 };
 
 use amalgam_core::{
-    BoxFuture, Candidate, Catalog, Embedder, Fault, FaultKind, ModelCard, ModelSelection, Price, Route, Scope, Seal,
+    BoxFuture, CallSummary, Candidate, Catalog, EmbeddedTexts, Embedder, EmbeddingRequest, EmbeddingResult,
+    EmbeddingUpstreams, Fault, FaultKind, ModelCard, ModelError, ModelSelection, Price, Route, Scope, Seal,
+    UpstreamCheck,
 };
+use amalgam_protocol::Usage;
+use bytes::Bytes;
 use futures_util::{StreamExt as _, stream::FuturesOrdered};
 
 use crate::{
+    embeddings::{self, Embeddings},
     registry::UpstreamRegistry,
     settings::{UpstreamKind, UpstreamSettings},
 };
 
 pub use default_model::DefaultModel;
+use patterns::{NamePatterns, is_pattern};
 
 /// The upstream of assistants whose model no configured upstream serves. Only assistants use this name, unless the
 /// configuration defines an upstream with the same name.
@@ -36,7 +43,7 @@ const FALLBACK_DEPTH: usize = 8;
 /// A configured name that clients may request.
 #[derive(Debug, Clone)]
 pub struct ConfiguredModel {
-    /// The name in requests.
+    /// The name in requests; `*` stands for any text.
     pub name: String,
     /// A configured upstream.
     pub upstream: String,
@@ -48,7 +55,7 @@ pub struct ConfiguredModel {
     pub context_window: Option<u64>,
     /// The maximum number of output tokens.
     pub max_output_tokens: Option<u64>,
-    /// What its tokens cost.
+    /// The price of its tokens.
     pub price: Option<Price>,
     /// The kinds of input: `text`, `image` and others.
     pub modalities: Vec<&'static str>,
@@ -72,13 +79,14 @@ pub struct ModelNamesSettings {
     pub started_at: u64,
 }
 
-/// Resolves names: a configured name, then `UPSTREAM/model`, then an upstream that lists the model.
+/// Resolves names: a configured name, then a configured pattern, then `UPSTREAM/model`, then an upstream that lists the model.
 pub struct ModelNames {
     registry: UpstreamRegistry,
     /// Upstreams in search order, with the name of their API.
     upstreams: Vec<(String, &'static str)>,
     models: Vec<ConfiguredModel>,
     configured: HashMap<String, Route>,
+    patterns: NamePatterns,
     default: DefaultModel,
     /// Recently requested names with an upstream, whose routes never change.
     direct: RwLock<HashMap<String, Route>>,
@@ -98,6 +106,7 @@ impl ModelNames {
             upstreams,
             models,
             configured: HashMap::new(),
+            patterns: NamePatterns::default(),
             default,
             direct: RwLock::default(),
             started_at,
@@ -108,7 +117,9 @@ impl ModelNames {
             let card = Arc::new(names.configured_card(model));
             (!candidates.is_empty()).then(|| (model.name.clone(), Route { candidates: candidates.into(), card }))
         });
-        names.configured = routes.collect();
+        let (patterns, configured) = routes.partition::<Vec<_>, _>(|(name, _)| is_pattern(name));
+        names.configured = configured.into_iter().collect();
+        names.patterns = NamePatterns::new(patterns);
         Ok(names)
     }
 
@@ -118,7 +129,8 @@ impl ModelNames {
             return;
         }
         if let Some(model) = self.models.iter().find(|model| model.name == name) {
-            candidates.extend(self.candidate(&model.upstream, &model.model, model.context_window));
+            let own = self.candidate(&model.upstream, &model.model, model.context_window);
+            candidates.extend(own.map(|own| Candidate { alias: Some(model.name.clone()), ..own }));
             for fallback in &model.fallback {
                 self.collect(upstreams, fallback, depth + 1, candidates);
             }
@@ -145,7 +157,8 @@ impl ModelNames {
         let handle = self.registry.get(upstream)?;
         let configured = self.models.iter().find(|known| known.upstream == upstream && known.model == model);
         let price = configured.and_then(|known| known.price);
-        Some(Candidate { upstream: upstream.to_owned(), model: handle, name: model.to_owned(), context_window, price })
+        let (upstream, name) = (upstream.to_owned(), model.to_owned());
+        Some(Candidate { upstream, model: handle, name, alias: None, context_window, price })
     }
 
     fn wire(&self, upstream: &str) -> Option<&'static str> {
@@ -156,6 +169,7 @@ impl ModelNames {
         ModelCard {
             id: model.name.clone(),
             owned_by: model.upstream.clone(),
+            upstream_model: model.model.clone(),
             wire: self.wire(&model.upstream).unwrap_or_default().to_owned(),
             created: self.started_at,
             context_window: model.context_window,
@@ -172,6 +186,7 @@ impl ModelNames {
         ModelCard {
             id: id.to_owned(),
             owned_by: upstream.to_owned(),
+            upstream_model: id.strip_prefix(&format!("{upstream}/")).unwrap_or(id).to_owned(),
             wire: self.wire(upstream).unwrap_or_default().to_owned(),
             created: self.started_at,
             modalities: vec!["text".to_owned(), "image".to_owned()],
@@ -188,7 +203,7 @@ impl ModelNames {
 
     /// A route that needs no request to an upstream.
     fn known(&self, name: &str) -> Option<Route> {
-        let configured = self.configured.get(name).cloned();
+        let configured = self.configured.get(name).cloned().or_else(|| self.patterns.route(name));
         configured.or_else(|| self.direct.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned())
     }
 
@@ -234,7 +249,7 @@ impl ModelNames {
         let route = match terms.upstream {
             Some(upstream) => self.direct(terms.name, upstream, terms.name),
             None => match self.anywhere(terms.name).await {
-                // A name that no configured upstream serves goes to OpenAI, if there is a key for it.
+                // A name that no configured upstream serves is resolved to OpenAI, if there is a key for it.
                 None if self.asks_openai(terms.key) => self.direct(terms.name, OPENAI, terms.name),
                 found => found,
             },
@@ -260,6 +275,10 @@ impl ModelNames {
 impl Catalog for ModelNames {
     fn resting(&self) -> Vec<(String, bool)> {
         self.registry.resting()
+    }
+
+    fn check<'a>(&'a self, upstream: &'a str) -> BoxFuture<'a, Option<UpstreamCheck>> {
+        Box::pin(self.registry.check(upstream))
     }
 
     fn resolve<'a>(&'a self, _scope: &'a Scope, name: &'a str) -> BoxFuture<'a, Result<Option<Route>, Fault>> {
@@ -300,14 +319,52 @@ impl Catalog for ModelNames {
 
 /// Only the first candidate of a name is used: embeddings of another model are not comparable.
 impl Embedder for ModelNames {
-    fn embed<'a>(&'a self, model: &'a str, texts: &'a [&'a str]) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Fault>> {
+    fn embed<'a>(&'a self, model: &'a str, texts: &'a [&'a str]) -> BoxFuture<'a, Result<EmbeddedTexts, Fault>> {
         Box::pin(async move {
             let route = self.anywhere(model).await;
             let Some(candidate) = route.as_ref().and_then(|route| route.candidates.first()) else {
                 let message = format!("No upstream has the embedding model '{model}'.");
                 return Err(Fault::new(FaultKind::NotFound, message).param("model").code("model_not_found"));
             };
-            self.registry.embed(&candidate.upstream, &candidate.name, texts).await
+            let EmbeddingResult { vectors, tokens } =
+                self.registry.embed(&candidate.upstream, &candidate.name, texts).await?;
+            let usage = tokens.map(|input_tokens| Usage { input_tokens, ..Usage::default() });
+            let call = CallSummary {
+                upstream: candidate.upstream.clone(),
+                model: candidate.name.clone(),
+                asked_at_ms: 0,
+                first_token_ms: None,
+                duration_ms: 0,
+                retries: 0,
+                usage,
+                cost: usage.and_then(|usage| Some(candidate.price?.cost(&usage))),
+                failed: false,
+            };
+            Ok(EmbeddedTexts { vectors, call: Some(call) })
+        })
+    }
+}
+
+impl EmbeddingUpstreams for ModelNames {
+    fn has_embeddings(&self, upstream: &str) -> bool {
+        self.registry.embeddings(upstream).is_some_and(Embeddings::exist)
+    }
+
+    fn embedding_body(&self, model: &str, request: &EmbeddingRequest) -> Bytes {
+        embeddings::body(model, &request.inputs, request).into()
+    }
+
+    fn embed_on<'a>(
+        &'a self,
+        upstream: &'a str,
+        model: &'a str,
+        request: &'a EmbeddingRequest,
+    ) -> BoxFuture<'a, Result<EmbeddingResult, ModelError>> {
+        Box::pin(async move {
+            match self.registry.embeddings(upstream) {
+                Some(embeddings) => embeddings.embed(model, request).await,
+                None => Err(ModelError::Unreachable(format!("there is no upstream `{upstream}`"))),
+            }
         })
     }
 }

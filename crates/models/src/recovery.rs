@@ -1,5 +1,5 @@
-//! O-48: when an upstream does not know the call of an output, the request can be retried with the tool history as labelled
-//! text. Off by default.
+//! O-48: when an upstream has no call for an output, the request can be retried with the tool history as labelled text.
+//! Off by default.
 
 use std::collections::HashMap;
 

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use amalgam_core::{Fault, Model, Seal};
+use amalgam_core::{EmbeddingResult, Fault, Model, Seal, UpstreamCheck};
 use secrecy::SecretString;
 use sha2::{Digest as _, Sha256};
 
@@ -106,12 +106,23 @@ impl UpstreamRegistry {
         }
     }
 
-    /// Embeds texts with an upstream's model: one vector for each text, in order.
-    pub(crate) async fn embed(&self, upstream: &str, model: &str, texts: &[&str]) -> Result<Vec<Vec<f32>>, Fault> {
+    /// Asks an upstream for its models now, past the cache; none if there is no such upstream.
+    pub(crate) async fn check(&self, upstream: &str) -> Option<UpstreamCheck> {
+        let found = self.find(upstream)?;
+        Some(listing::check(&found.settings).await)
+    }
+
+    /// Embeds texts with an upstream's model: one vector for each text, in order, and the tokens.
+    pub(crate) async fn embed(&self, upstream: &str, model: &str, texts: &[&str]) -> Result<EmbeddingResult, Fault> {
         match self.find(upstream) {
             Some(found) => found.embeddings.of(model, texts).await,
             None => Err(Fault::internal(format_args!("there is no upstream `{upstream}`"))),
         }
+    }
+
+    /// The embeddings of an upstream.
+    pub(crate) fn embeddings(&self, upstream: &str) -> Option<&Embeddings> {
+        self.find(upstream).map(|found| &found.embeddings)
     }
 
     fn find(&self, name: &str) -> Option<&Upstream> {

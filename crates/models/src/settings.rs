@@ -14,7 +14,7 @@ use crate::{
 pub struct UpstreamSettings {
     /// The configured name.
     pub name: String,
-    /// Which API it has, with the settings of that API.
+    /// The API of the upstream, with its settings.
     pub kind: UpstreamKind,
     /// Such as `https://api.openai.com/v1`, without a slash at the end.
     pub base_url: String,

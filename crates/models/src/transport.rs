@@ -25,7 +25,7 @@ pub use self::{
 
 use std::{sync::Arc, time::Duration};
 
-use amalgam_core::{CallRecorder, Delivery, Fault, ModelError, ModelStream, PreparedRequest};
+use amalgam_core::{AnswerContext, CallRecorder, Delivery, Fault, ModelError, ModelStream, PreparedRequest};
 use amalgam_protocol::Raw;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, header::USER_AGENT};
@@ -143,8 +143,9 @@ impl Transport {
         decoder: impl FnOnce() -> D,
     ) -> Result<ModelStream, ModelError> {
         self.key()?;
-        let head =
-            self.requests.post(path, headers, prepared.delivery, prepared.body.len(), prepared.answer_context.trace)?;
+        let AnswerContext { trace, trace_state, .. } = &prepared.answer_context;
+        let trace = trace.map(|trace| (trace, trace_state.as_deref()));
+        let head = self.requests.post(path, headers, prepared.delivery, prepared.body.len(), trace)?;
         let recorder = prepared.answer_context.recorder.as_ref();
         if let Some(recorder) = recorder {
             let secrets = self.secrets.clone();
@@ -167,8 +168,10 @@ impl Transport {
             // A whole answer begins when the model is done, so silence before it says nothing about the upstream.
             Delivery::Whole => None,
         };
-        let recorder = prepared.answer_context.recorder.as_ref();
-        let ((head, mut body), permit) = self.send(head, &prepared.body, first_byte, recorder).await?;
+        let AnswerContext { recorder, request_id, .. } = &prepared.answer_context;
+        let recorder = recorder.as_ref();
+        let caller = CallingRequest { recorder, id: request_id.as_deref() };
+        let ((head, mut body), permit) = self.send(head, &prepared.body, first_byte, caller).await?;
         let start = answer::begin(&head, &mut body, prepared.delivery, self.idle_timeout, recorder).await;
         Ok(StartedRequest { body, permit, start })
     }
@@ -178,7 +181,7 @@ impl Transport {
         self.key()?;
         let head = self.requests.get(path, headers)?;
         let first_byte = Some(self.first_byte_timeout);
-        let ((_head, mut body), permit) = self.send(head, &Bytes::new(), first_byte, None).await?;
+        let ((_head, mut body), permit) = self.send(head, &Bytes::new(), first_byte, CallingRequest::default()).await?;
         let read = answer::whole(&mut body, Vec::new(), self.idle_timeout).await;
         permit.conclude(read.as_ref().err());
         read
@@ -189,7 +192,7 @@ impl Transport {
         self.key()?;
         let head = self.requests.post(path, &[], Delivery::Whole, body.len(), None)?;
         let first_byte = Some(self.first_byte_timeout);
-        let ((_head, mut answer), permit) = self.send(head, &body, first_byte, None).await?;
+        let ((_head, mut answer), permit) = self.send(head, &body, first_byte, CallingRequest::default()).await?;
         let read = answer::whole(&mut answer, Vec::new(), self.idle_timeout).await;
         permit.conclude(read.as_ref().err());
         read
@@ -237,8 +240,9 @@ impl Transport {
         head: Bytes,
         body: &Bytes,
         first_byte: Option<Duration>,
-        recorder: Option<&CallRecorder>,
+        caller: CallingRequest<'_>,
     ) -> Result<((Head, Body), Permit), ModelError> {
+        let CallingRequest { recorder, id } = caller;
         self.budget.deposit();
         let mut permit = Breaker::enter(&self.breaker).map_err(ModelError::Resting)?;
         let mut tries = 0;
@@ -259,9 +263,15 @@ impl Transport {
             if let Some(recorder) = recorder {
                 recorder.restart();
             }
-            tracing::warn!(upstream.name = %self.name, tries, "upstream {} is retried: {error}", self.name);
+            tracing::warn!(
+                request.id = id,
+                upstream.name = %self.name,
+                tries,
+                "upstream {} is retried: {error}",
+                self.name
+            );
             tokio::time::sleep(wait).await;
-            // If the breaker has opened meanwhile, the last error says more than that it is open.
+            // If the breaker has opened meanwhile, the last error is more useful to the caller than that fact.
             permit = match Breaker::enter(&self.breaker) {
                 Ok(permit) => permit,
                 Err(_rest) => return Err(error),
@@ -294,6 +304,14 @@ impl Transport {
             }
         }
     }
+}
+
+/// Who a request to an upstream is made for.
+#[derive(Debug, Clone, Copy, Default)]
+struct CallingRequest<'a> {
+    recorder: Option<&'a CallRecorder>,
+    /// The id of the caller's request, for the log.
+    id: Option<&'a str>,
 }
 
 /// A request whose answer has start.

@@ -71,7 +71,7 @@ async fn ask(transport: &Transport, delivery: Delivery) -> Result<ModelStream, M
     transport.ask("/answer", &[], &prepared(delivery), || Words).await
 }
 
-/// The texts that came, and how it ended.
+/// The received texts, and how the answer ended.
 async fn outcome(transport: &Transport, delivery: Delivery) -> (Vec<String>, Result<(), ModelError>) {
     let mut texts = Vec::new();
     let mut stream = match ask(transport, delivery).await {

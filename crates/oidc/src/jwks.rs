@@ -21,7 +21,7 @@ const MAX_SET_BYTES: usize = 256 * 1024;
 const MAX_KEYS: usize = 100;
 /// A set is loaded again after this time, so that a withdrawn key does not stay valid.
 const LIFE: Duration = Duration::from_secs(600);
-/// The minimum time between two loads, whatever tokens name.
+/// The minimum time between two loads, even if tokens name unknown keys.
 const MIN_RELOAD_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The location of an issuer's keys.

@@ -57,7 +57,7 @@ fn answer(request: &HeaderMap, (name, plain, compressed): File) -> Response<Byte
     response
 }
 
-fn accepts_gzip(headers: &HeaderMap) -> bool {
+pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
     let values = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).any(|coding| {
         let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));

@@ -94,7 +94,7 @@ impl<'a> Raw<'a> {
     }
 
     /// Text that this server wrote as one JSON value; `None` if it is not UTF-8.
-    pub(crate) fn written_here(text: &'a [u8]) -> Option<Self> {
+    pub fn written_here(text: &'a [u8]) -> Option<Self> {
         check::utf8(text).ok().map(Raw::unindexed)
     }
 

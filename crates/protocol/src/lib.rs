@@ -7,6 +7,7 @@ mod event;
 mod event_batch;
 mod item;
 mod json;
+mod messages_fields;
 mod parameters;
 mod request;
 mod response;
@@ -25,6 +26,7 @@ pub use item::{
     HostedItem, Item, ItemKind, McpApprovalResponse, McpCall, Message, Parts, Reasoning, Reference, Role, Tools,
 };
 pub use json::{DEFAULT_DEPTH, Json, JsonStr, Literal, Raw, Shape, SyntaxError, ValueIndex, Writer};
+pub use messages_fields::{ANTHROPIC, MESSAGES_BLOCK};
 pub use parameters::{RequestError, ResponseParameters, item_path};
 pub use request::{CreateResponse, Input, JsonSchemaFormat, ReasoningSettings, Text, TextFormat};
 pub use response::{Effective, Provenance, ResponseSettings, Snapshot, Status};

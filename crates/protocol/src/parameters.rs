@@ -8,7 +8,7 @@ use std::{borrow::Cow, str::FromStr};
 use bytes::Bytes;
 
 use crate::{
-    json::{DEFAULT_DEPTH, Json, Literal, Raw, SyntaxError, Writer},
+    json::{DEFAULT_DEPTH, Json, JsonStr, Literal, Raw, SyntaxError, Writer},
     request::{CreateResponse, Input, Text},
     shape::{Field, Nulls, Present, ShapeError, list, object},
     tool::Tool,
@@ -79,6 +79,9 @@ pub struct ResponseParameters {
     pub prompt: Option<Json>,
     /// When to compact automatically.
     pub context_management: Option<Json>,
+    /// Fields of Chat Completions servers that this API does not have, in order: `stop`, `seed`, `logit_bias`. A
+    /// wire sets them; upstreams that cannot express one report a loss.
+    pub chat_fields: Vec<(Literal, Json)>,
     /// Unknown fields, in order.
     pub extra: Vec<(Literal, Json)>,
 }
@@ -104,12 +107,17 @@ impl ResponseParameters {
     pub fn read(document: &Json) -> Result<Self, ShapeError> {
         let mut parameters = Self::default();
         for (key, value) in object(document.raw())? {
-            parameters.set(document, key.into(), &key.decode(), value)?;
+            parameters.set_field(document, key.into(), &key.decode(), value)?;
         }
         Ok(parameters)
     }
 
-    fn set(&mut self, document: &Json, key: Literal, name: &str, value: Raw<'_>) -> Result<(), ShapeError> {
+    /// Sets the field `name` to a value of `document`, which another API has under the same name.
+    pub fn set(&mut self, document: &Json, name: &str, value: Raw<'_>) -> Result<(), ShapeError> {
+        self.set_field(document, Literal::from_text(name), name, value)
+    }
+
+    fn set_field(&mut self, document: &Json, key: Literal, name: &str, value: Raw<'_>) -> Result<(), ShapeError> {
         let json = || (!value.is_null()).then(|| document.part(value));
         let text = || Option::<Cow<'_, str>>::field(name, value).map(|text| text.map(Cow::into_owned));
         match name {
@@ -191,7 +199,8 @@ impl ResponseParameters {
             user: borrowed(&self.user),
             prompt: raw(&self.prompt),
             context_management: raw(&self.context_management),
-            extra: self.extra.iter().map(|(key, value)| (key.as_json_str(), value.raw())).collect(),
+            chat_fields: raw_fields(&self.chat_fields),
+            extra: raw_fields(&self.extra),
             nulls,
         })
     }
@@ -268,7 +277,7 @@ impl ResponseParameters {
             if !self.include.is_empty() {
                 writer.key("include").array(|writer| self.include.iter().for_each(|name| writer.string(name)));
             }
-            for (key, value) in &self.extra {
+            for (key, value) in self.chat_fields.iter().chain(&self.extra) {
                 writer.literal(key);
                 writer.outside(b":");
                 writer.valid(value.bytes());
@@ -303,7 +312,7 @@ impl ResponseParameters {
     pub fn size(&self) -> usize {
         let long = [&self.input, &self.instructions, &self.tools, &self.tool_choice, &self.text, &self.metadata];
         let known: usize = long.into_iter().flatten().map(|value| value.bytes().len()).sum();
-        known + self.extra.iter().map(|(_, value)| value.bytes().len()).sum::<usize>()
+        known + self.chat_fields.iter().chain(&self.extra).map(|(_, value)| value.bytes().len()).sum::<usize>()
     }
 }
 
@@ -326,6 +335,10 @@ pub fn item_path(name: &str, list: Option<Raw<'_>>, item: Raw<'_>) -> String {
 
 fn borrowed(text: &Option<String>) -> Option<Cow<'_, str>> {
     text.as_deref().map(Cow::Borrowed)
+}
+
+fn raw_fields(fields: &[(Literal, Json)]) -> Vec<(JsonStr<'_>, Raw<'_>)> {
+    fields.iter().map(|(key, value)| (key.as_json_str(), value.raw())).collect()
 }
 
 fn raw(value: &Option<Json>) -> Option<Raw<'_>> {

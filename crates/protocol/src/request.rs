@@ -74,6 +74,8 @@ pub struct CreateResponse<'a> {
     pub prompt: Option<Raw<'a>>,
     /// When to compact automatically.
     pub context_management: Option<Raw<'a>>,
+    /// Fields of Chat Completions servers that this API does not have, in order.
+    pub chat_fields: Vec<(JsonStr<'a>, Raw<'a>)>,
     /// Unknown fields, in order.
     pub extra: Vec<(JsonStr<'a>, Raw<'a>)>,
     /// Skipped null elements of `input`, `instructions` or `tools`.

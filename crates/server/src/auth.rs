@@ -1,12 +1,13 @@
-//! CallerLookup: one service for every wire. Without a credential there is no scope.
+//! Authentication: one service for every wire. Without a credential there is no scope.
 //!
-//! Callers send one of three kinds of credentials as `Authorization: Bearer …`: keys of the configuration, keys of the
+//! Callers send one of three kinds of credentials as `Authorization: Bearer …`, or as `x-api-key`: keys of the configuration, keys of the
 //! store (`am_…`), and signed tokens. Pages of the console send the cookie of a browser session instead. A recent result
 //! comes from a cache; everything else is looked up in the store, and while the store does not answer, no caller is admitted.
 
 mod attempts;
 pub(crate) mod browser;
 mod cache;
+pub(crate) mod client_secrets;
 mod identity;
 mod jwt;
 mod last_used;
@@ -16,15 +17,16 @@ use std::{collections::HashMap, net::IpAddr, sync::Arc, time::Duration};
 
 use amalgam_administration::{
     console::session_hash,
-    keys::{ConfiguredKey, KEY_PREFIX, Pepper},
+    keys::{ConfiguredKey, KEY_PREFIX, Pepper, configured_key_id},
 };
+use amalgam_assistant::client_secret::ClientSecret;
 use amalgam_core::{
     BoxFuture, Clock, Fault, FaultKind, Operator, Rights, Scope, StoreError,
     store::{ConsoleStore, TenancyStore, TenantRecord},
 };
 use amalgam_listener::{ConnectionKey, KeyConnections, Peer, TrustedProxies};
 use arc_swap::ArcSwap;
-use http::{Extensions, HeaderMap, Request, Uri, header};
+use http::{Extensions, HeaderMap, HeaderName, Request, Uri, header};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::{sync::Semaphore, time::Instant};
 
@@ -36,6 +38,9 @@ use self::last_used::LastUsed;
 use crate::origins::Page;
 
 pub use self::jwt::JwtSettings;
+
+/// The header in which clients of Anthropic send their key.
+const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 /// The timeout for a lookup in the store.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
@@ -103,6 +108,8 @@ struct ConfiguredCallers {
 pub(crate) enum RequiredRight {
     /// The right to use the API.
     Use,
+    /// The right to use the API or to administer, always with a key: to issue browser tokens.
+    Issue,
     /// A right to administer, always with a key.
     Admin,
     /// The right to read what administrators read, always with a key.
@@ -123,7 +130,7 @@ pub(crate) enum CallerLookup {
 enum Source {
     /// The key is known; its tenant may have changed.
     Configured { tenant_id: i64, rights: Option<Rights> },
-    /// Only the store knows the key.
+    /// A key that only the store can look up.
     Stored,
     /// The signature proves the token; its tenant has to exist.
     Token(SecretString),
@@ -131,14 +138,16 @@ enum Source {
     Session,
 }
 
-/// What a caller sent.
+/// The credential that a caller sent.
 enum Credential<'r> {
-    /// Nothing, where nothing is needed.
+    /// No credential, where none is needed.
     None,
     /// A key or a token.
     Bearer(&'r str),
     /// The cookie of a browser session.
     Cookie,
+    /// A browser token.
+    ClientSecret(&'r Arc<ClientSecret>),
 }
 
 impl Auth {
@@ -185,7 +194,8 @@ impl Auth {
         let mut callers = ConfiguredCallers::default();
         for key in configured {
             let hash = pepper.hash(key.key.expose_secret());
-            identities.insert(hash, Identity::configured(&key.tenant, key.rights));
+            let id = configured_key_id(key.tenant.id, &hash);
+            identities.insert(hash, Identity::configured(&key.tenant, key.rights, Some(id)));
             callers.keys.insert(hash, (key.tenant.id, Some(key.rights)));
         }
         if let Some(tenant) = open {
@@ -268,11 +278,13 @@ impl Auth {
         if second.is_some() {
             return Err(refused("More than one Authorization header was sent."));
         }
-        let key = first.and_then(|value| {
+        let bearer = first.and_then(|value| {
             let (scheme, key) = value.to_str().ok()?.split_once(' ')?;
             scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
         });
-        if let (None, Page::Own, Some(token)) = (first, page, browser::token(request, &self.0.pepper)) {
+        let api_key = headers.get(API_KEY).filter(|_| first.is_none()).and_then(|value| value.to_str().ok());
+        let key = bearer.or(api_key.map(str::trim));
+        if let (None, None, Page::Own, Some(token)) = (first, api_key, page, browser::token(request, &self.0.pepper)) {
             return Ok((session_hash(&self.0.pepper, token), Credential::Cookie));
         }
         // Clients that insist on a key may send any: where none is needed, only text with the format of a real key is
@@ -304,10 +316,16 @@ impl Auth {
     ) -> CallerLookup {
         let now = Instant::now();
         let inner = &self.0;
+        let client = match credential {
+            Credential::ClientSecret(secret) => Some(Arc::clone(secret)),
+            Credential::None | Credential::Bearer(_) | Credential::Cookie => None,
+        };
+        // The browsers of many users share the key that issued their tokens, so they do not count as its connections.
+        let peer = request.extensions().get::<Peer>();
+        let connection = peer.filter(|_| client.is_none()).map(|peer| &peer.key);
         let (cached, stale) = match inner.cache.get(&hash, now) {
             CacheEntry::Valid(identity) => {
-                let connection = request.extensions().get::<Peer>().map(|peer| &peer.key);
-                let scope = inner.authorize(&identity, request.headers(), required_right);
+                let scope = inner.authorize(&identity, request.headers(), required_right, client.as_deref());
                 return CallerLookup::Done(scope.and_then(|scope| inner.count(connection, &hash).map(|()| scope)));
             }
             CacheEntry::Bad => return CallerLookup::Done(Err(unknown())),
@@ -319,19 +337,19 @@ impl Auth {
             (_, Credential::Cookie) => Source::Session,
             (Some((tenant_id, rights)), _) => Source::Configured { tenant_id: *tenant_id, rights: *rights },
             (None, Credential::Bearer(key)) if key.starts_with(KEY_PREFIX) => Source::Stored,
+            (None, Credential::ClientSecret(_)) => Source::Stored,
             (None, Credential::Bearer(token)) if inner.jwt.is_some() && jwt::is_token(token) => {
                 Source::Token((*token).into())
             }
             (None, _) => return CallerLookup::Done(Err(unknown())),
         };
-        let peer = request.extensions().get::<Peer>();
         let address = peer.map(|peer| inner.proxies.client(peer.address.ip(), request.headers()));
         let lookup = Lookup { hash, source, address, started_at: now, cached, stale };
         let (inner, headers) = (Arc::clone(inner), request.headers().clone());
-        let connection = peer.map(|peer| peer.key.clone());
+        let connection = connection.cloned();
         CallerLookup::Pending(Box::pin(async move {
             let identity = inner.authenticate(lookup).await?;
-            let scope = inner.authorize(&identity, &headers, required_right)?;
+            let scope = inner.authorize(&identity, &headers, required_right, client.as_deref())?;
             inner.count(connection.as_ref(), &hash).map(|()| scope)
         }))
     }
@@ -393,7 +411,7 @@ impl Inner {
         let operator = Operator::of_this_process();
         let now_ms = self.clock.now_ms();
         match source {
-            Source::Configured { tenant_id, rights } => self.configured_identity(tenant_id, rights).await,
+            Source::Configured { tenant_id, rights } => self.configured_identity(&hash, tenant_id, rights).await,
             Source::Stored => self.stored_identity(hash).await,
             Source::Session => self.session_identity(hash).await,
             Source::Token(token) => {
@@ -407,12 +425,13 @@ impl Inner {
 
     async fn configured_identity(
         &self,
+        hash: &Hash,
         tenant_id: i64,
         rights: Option<Rights>,
     ) -> Result<Option<Identity>, StoreError> {
         let tenant = self.store.tenant(Operator::of_this_process(), tenant_id).await?;
         Ok(tenant.map(|tenant| match rights {
-            Some(rights) => Identity::configured(&tenant, rights),
+            Some(rights) => Identity::configured(&tenant, rights, Some(configured_key_id(tenant.id, hash))),
             None => Identity::open(&tenant),
         }))
     }
@@ -450,6 +469,7 @@ impl Inner {
         identity: &Identity,
         headers: &HeaderMap,
         required_right: RequiredRight,
+        client: Option<&ClientSecret>,
     ) -> Result<Scope, Fault> {
         if identity.expires_at_ms.is_some() && identity.is_over(self.clock.now_ms()) {
             return Err(unknown());
@@ -457,6 +477,7 @@ impl Inner {
         let rights = identity.rights();
         let allowed = match required_right {
             RequiredRight::Use => rights.contains(Rights::USE),
+            RequiredRight::Issue => [Rights::USE, Rights::ADMIN].iter().any(|right| rights.contains(*right)),
             RequiredRight::Admin => rights.contains(Rights::ADMIN) || rights.contains(Rights::OPERATOR),
             RequiredRight::View => {
                 [Rights::VIEW, Rights::ADMIN, Rights::OPERATOR].iter().any(|right| rights.contains(*right))
@@ -467,6 +488,9 @@ impl Inner {
         };
         if !allowed {
             return Err(Fault::new(FaultKind::Forbidden, "Your API key does not have the right to do this."));
+        }
+        if let Some(client) = client {
+            return identity.scope_of_client(headers, client);
         }
         let scope = identity.scope(headers)?;
         Ok(if required_right == RequiredRight::View { scope.reading() } else { scope })

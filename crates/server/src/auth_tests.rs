@@ -1,4 +1,4 @@
-//! Who gets in, on what store, and for how long.
+//! Which credentials are accepted, with which state of the store, and for how long.
 
 use std::sync::{
     Mutex,
@@ -7,7 +7,7 @@ use std::sync::{
 
 use amalgam_administration::keys::{KeyOrder, issue};
 use amalgam_core::{
-    Actor, AuditDraft, TenantState,
+    Actor, AuditDraft, ClientTerms, TenantState,
     store::{KeyRecord, NewKey, Stored, TenantChange},
 };
 
@@ -245,7 +245,7 @@ async fn revocation_and_expiry_hold_within_five_seconds() {
     world.ask(&[&revoked]).await.unwrap();
     world.ask(&[&expiring]).await.unwrap();
     world.store.change(|key| key.revoked_at_ms = key.expires_at_ms.is_none().then_some(1));
-    // A key whose time is over is refused that very moment.
+    // A key is refused from the moment of its expiry.
     world.clock.0.store(1_004_000, Ordering::Relaxed);
     assert_eq!(world.ask(&[&expiring]).await, Err(FaultKind::Unauthenticated));
     pass(Duration::from_secs(4)).await;
@@ -264,7 +264,7 @@ async fn revocation_holds_within_five_seconds_also_while_the_store_hangs() {
     world.store.change(|key| key.revoked_at_ms = Some(1));
     world.store.hangs.store(true, Ordering::Relaxed);
     pass(cache::LIFE - Duration::from_millis(100)).await;
-    // Asked while what was known was good, and answered when it was not any more.
+    // The request arrives while the cached result is valid, and is answered after it has expired.
     assert_eq!(world.ask(&[&key]).await, Err(FaultKind::StoreDown));
     assert!(started.elapsed() > cache::LIFE);
     assert_eq!(world.ask(&[&bearer(CONFIGURED)]).await.unwrap().tenant_id(), 2, "the configuration vouches for it");
@@ -308,7 +308,7 @@ async fn without_its_store_no_new_caller_is_accepted_and_no_key_is_called_wrong(
     world.store.down.store(true, Ordering::Relaxed);
     assert_eq!(world.ask(&[&unseen]).await, Err(FaultKind::StoreDown));
     assert_eq!(world.ask(&["Bearer am_wrong"]).await, Err(FaultKind::StoreDown));
-    // What was known a moment ago is good for that moment.
+    // A recently cached result is still used.
     pass(cache::RENEWAL).await;
     world.ask(&[&seen]).await.unwrap();
     pass(cache::LIFE).await;
@@ -450,4 +450,43 @@ async fn uses_are_written_down_in_batches_and_not_more_than_once_a_minute() {
         world.auth.flush_last_used().await;
         assert_eq!(touched(), times, "{now_ms}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_browser_token_ends_when_it_expires_and_with_its_key() {
+    let world = World::new(false);
+    let key = world.key(Rights::USE, None).await;
+    let secret = |key: &str, expires_at_ms: u64| {
+        Arc::new(ClientSecret {
+            key_hash: world.auth.pepper().hash(key),
+            user: "ana".to_owned(),
+            origin: "https://app.example.com".to_owned(),
+            expires_at_ms,
+            terms: ClientTerms { agents: vec!["home-assistant".to_owned()], messages_per_day: 5 },
+        })
+    };
+    let ask = async |secret: &Arc<ClientSecret>, path: &str| {
+        let request = Request::builder().uri(path).body(()).unwrap();
+        match world.auth.admit_client(&request, secret) {
+            CallerLookup::Done(admitted) => admitted,
+            CallerLookup::Pending(asking) => asking.await,
+        }
+        .map_err(|fault| (fault.kind, fault.code.clone().unwrap_or_default().into_owned()))
+    };
+    let sessions = "/api/v2/ai-agent/sessions";
+    for (key, tenant_id) in [(key.as_str(), 1), (CONFIGURED, 2)] {
+        let scope = ask(&secret(key, 1_000_001), sessions).await.unwrap();
+        assert_eq!((scope.tenant_id(), scope.user(), scope.rights()), (tenant_id, "ana", Rights::USE));
+        assert_eq!(scope.client().map(|terms| terms.messages_per_day), Some(5));
+        let expired = (FaultKind::Unauthenticated, "token_expired".to_owned());
+        assert_eq!(ask(&secret(key, 1_000_000), sessions).await, Err(expired));
+        let elsewhere = (FaultKind::Forbidden, "route_not_allowed".to_owned());
+        assert_eq!(ask(&secret(key, 1_000_001), "/v1/models").await, Err(elsewhere));
+    }
+    world.store.change(|key| key.revoked_at_ms = Some(1));
+    pass(Duration::from_secs(5)).await;
+    assert_eq!(ask(&secret(&key, 1_000_001), sessions).await.unwrap_err().0, FaultKind::Unauthenticated);
+    // Rights that a key does not have cannot come from its tokens.
+    let key = world.key(Rights::VIEW, None).await;
+    assert_eq!(ask(&secret(&key, 1_000_001), sessions).await.unwrap_err().0, FaultKind::Forbidden);
 }

@@ -18,7 +18,7 @@ fn chunks(chunks: Vec<Bytes>) -> impl Body<Data = Bytes, Error = Infallible> {
     StreamBody::new(stream::iter(chunks.into_iter().map(|chunk| Ok(Frame::data(chunk)))))
 }
 
-/// A body that sends one byte, waits, sends the next, for ever.
+/// A body that sends one byte, waits, sends the next, without end.
 fn dripping(pause: Duration) -> impl Body<Data = Bytes, Error = Infallible> {
     StreamBody::new(stream::repeat(()).then(move |()| async move {
         sleep(pause).await;

@@ -11,6 +11,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use amalgam_assistant::client_secret::ClientSecret;
 use amalgam_core::{BoxFuture, Fault, IdKind, Ids, RequestContext, Scope, TraceContext};
 use axum::{Router, body::Body, extract::Request, response::Response, routing::future::RouteFuture};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
@@ -19,7 +20,7 @@ use tower::Service;
 
 use crate::{
     app::{App, CurrentApp},
-    auth::{CallerLookup, RequiredRight, browser::is_safe},
+    auth::{CallerLookup, RequiredRight, browser::is_safe, client_secrets},
     body,
     origins::Page,
     rate_limits,
@@ -64,6 +65,14 @@ impl AuthenticatedRouter {
             || is_metrics && (self.wires == WireSet::Metrics || app.auth.comes_from_this_machine(request))
     }
 
+    /// The caller's scope, from its browser token or another credential.
+    fn admit(&self, app: &App, request: &Request, client: Option<&Arc<ClientSecret>>, page: &Page) -> CallerLookup {
+        match client {
+            Some(secret) => app.auth.admit_client(request, secret),
+            None => app.auth.admit(request, self.required_right(request.uri().path(), request.method()), page),
+        }
+    }
+
     fn required_right(&self, path: &str, method: &Method) -> RequiredRight {
         if path == wires::METRICS {
             return RequiredRight::Metrics;
@@ -71,6 +80,7 @@ impl AuthenticatedRouter {
         match self.wires != WireSet::WithoutAdministration && wires::is_administration(path) {
             true if is_safe(method) || wires::is_own_session(path) => RequiredRight::View,
             true => RequiredRight::Admin,
+            false if wires::issues_client_secrets(path) => RequiredRight::Issue,
             false => RequiredRight::Use,
         }
     }
@@ -96,14 +106,22 @@ impl Service<Request<Body>> for AuthenticatedRouter {
     fn call(&mut self, request: Request<Body>) -> PendingResponse {
         let app = self.app.load();
         let id = request_id(request.headers(), app.clock.now_ms());
-        let context = RequestContext::new(shared(&id), app.log.begin_trace(trace(request.headers())));
+        let (parent, state) = trace(request.headers());
+        let context = RequestContext::new(shared(&id), app.log.begin_trace(parent)).with_trace_state(state);
         let mut open = OpenRequest::new(&app.log, &request, Arc::new(context));
         let path = request.uri().path();
         let is_public = self.is_public(&app, &request);
-        let page = match expect_host(&request).and_then(|()| app.origins.check(&request, is_public)) {
+        let client = client_secrets::presented(&*app.seal, request.headers());
+        let page = || match &client {
+            _ if wires::is_embeddable(path) => Ok(Page::Own),
+            Some(secret) => client_secrets::page_of(secret, request.headers()),
+            // A preflight request carries no token; the request itself is checked by its token.
+            None => app.origins.check(&request, is_public).or_else(|fault| Page::asking(&request).ok_or(fault)),
+        };
+        let page = match expect_host(&request).and_then(|()| page()) {
             Ok(page) => page,
             Err(fault) => {
-                let step = self.refuse(&request, fault);
+                let step = self.refuse(&request, &open, fault);
                 return PendingResponse { id: Some(id), open: Some(open), page: Page::Own, step };
             }
         };
@@ -114,7 +132,7 @@ impl Service<Request<Body>> for AuthenticatedRouter {
                 request.extensions_mut().insert(Arc::clone(open.context()));
                 Step::Routed(self.router.call(request))
             }
-            (None, false) => match app.auth.admit(&request, self.required_right(path, request.method()), &page) {
+            (None, false) => match self.admit(&app, &request, client.as_ref(), &page) {
                 CallerLookup::Done(scope) => self.route(request, &mut open, scope),
                 CallerLookup::Pending(lookup) => Step::Authenticating(Box::new(PendingAuthentication {
                     lookup,
@@ -163,12 +181,12 @@ impl AuthenticatedRouter {
                 request.extensions_mut().insert(scope.with_request(Arc::clone(open.context())));
                 Step::Routed(self.router.call(request))
             }
-            Err(fault) => self.refuse(&request, fault),
+            Err(fault) => self.refuse(&request, open, fault),
         }
     }
 
-    fn refuse(&self, request: &Request, fault: Fault) -> Step {
-        let refusal = wires::refusal(&self.app.load(), request.uri().path(), fault);
+    fn refuse(&self, request: &Request, open: &OpenRequest, fault: Fault) -> Step {
+        let refusal = wires::refusal(&self.app.load(), request, Some(open.context().id()), fault);
         Step::Refused(Some(unread(request, refusal)))
     }
 }
@@ -228,9 +246,16 @@ pub(crate) fn unread(request: &Request, mut response: Response) -> Response {
     response
 }
 
-/// The caller's place in a trace.
-fn trace(headers: &HeaderMap) -> Option<TraceContext> {
-    headers.get(TraceContext::HEADER).and_then(|value| TraceContext::parse(value.to_str().ok()?))
+/// The caller's place in a trace, and its `tracestate`, which means nothing without one.
+fn trace(headers: &HeaderMap) -> (Option<TraceContext>, Option<Arc<str>>) {
+    let parent = headers.get(TraceContext::HEADER).and_then(|value| TraceContext::parse(value.to_str().ok()?));
+    // Several headers are one list.
+    let state = || {
+        let values = headers.get_all(TraceContext::STATE_HEADER).iter().map(HeaderValue::to_str);
+        let state = values.collect::<Result<Vec<_>, _>>().ok()?.join(",");
+        (1..=TraceContext::MAX_STATE_BYTES).contains(&state.len()).then(|| state.into())
+    };
+    (parent, parent.and_then(|_| state()))
 }
 
 /// A request id as text.
@@ -238,8 +263,8 @@ fn shared(id: &HeaderValue) -> Arc<str> {
     id.to_str().unwrap_or_default().into()
 }
 
-/// The caller's request id if it is short and printable, else a new one. New ones sort by time, so that the store's index of
-/// turns by request grows at its end.
+/// The caller's request id if it is short and printable, otherwise a new one. New ones sort by time, so that the
+/// store's index of turns by request grows at its end.
 fn request_id(headers: &HeaderMap, now_ms: u64) -> HeaderValue {
     match headers.get(REQUEST_ID) {
         Some(id) if !id.is_empty() && id.len() <= MAX_ID_BYTES && id.to_str().is_ok() => id.clone(),

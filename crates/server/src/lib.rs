@@ -15,14 +15,14 @@ mod text_share;
 mod wires;
 
 pub use amalgam_listener::{
-    CertificateFiles, ConnectionKey, DrainReport, ListenerConfig, ListeningSocket, Peer, ServerTls, TlsError,
-    TrustedProxies, Validity, serve,
+    CertificateFiles, ConnectionKey, DrainReport, ListenerConfig, ListeningSocket, Peer, RefusalMeter, RefusalReason,
+    ServerTls, TlsError, TrustedProxies, Validity, serve,
 };
 pub use app::{App, CurrentApp, ServerParts};
 pub use auth::{Auth, AuthParts, JwtSettings};
 pub use body::{BodyLimits, expect_json, read as read_body};
 pub use layers::AuthenticatedRouter;
-pub use metrics::{BuildInfo, Metrics};
+pub use metrics::{BuildInfo, MetricSources, Metrics};
 pub use origins::AllowedOrigins;
 pub use request_log::{RequestLog, RequestLogSettings};
 pub use request_memory::RequestMemory;

@@ -5,13 +5,14 @@
 
 mod door;
 mod exposition;
+mod gen_ai;
 mod label_values;
 mod process;
 mod series;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
-use amalgam_core::{CallSummary, Door, TelemetryMeter, TurnQueue, TurnSummary, store::FlushMeter};
+use amalgam_core::{CallSummary, Door, TelemetryMeter, TurnQueue, TurnStep, TurnSummary, store::StoreMeter};
 use amalgam_protocol::Status;
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -22,13 +23,15 @@ use prometheus_client::{
 pub(crate) use self::door::of_path as door_of_path;
 pub(crate) use self::exposition::ExpositionFormat;
 use self::{
+    gen_ai::GenAiFamilies,
     label_values::{LabelValue, LabelValues},
     process::ProcessUse,
     series::{
-        FlushCollector, ModelSeries, ProcessCollector, TelemetryCollector, TenantSeries, ToolSeries, TurnFamilies,
-        UpstreamSeries,
+        MachineCollector, ModelSeries, ProcessCollector, RefusalCollector, StoreCollector, TelemetryCollector,
+        TenantSeries, ToolSeries, TurnFamilies, UpstreamSeries,
     },
 };
+use amalgam_listener::{RefusalMeter, ServerTls};
 
 /// Upper bounds of the time of requests, first tokens and waits, in seconds.
 const SECONDS: [f64; 16] =
@@ -37,7 +40,7 @@ const SECONDS: [f64; 16] =
 /// Upper bounds of the time of store writes, in seconds.
 const WRITE_SECONDS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 10.0];
 
-/// What identifies the running program.
+/// The version, the commit and the start time of the running program.
 #[derive(Debug, Clone, Default)]
 pub struct BuildInfo {
     /// The version.
@@ -46,6 +49,21 @@ pub struct BuildInfo {
     pub commit: String,
     /// When the process started, in milliseconds since 1970.
     pub started_at_ms: u64,
+}
+
+/// What counts outside of the metrics, and what is read when they are requested.
+#[derive(Debug, Clone, Default)]
+pub struct MetricSources {
+    /// The commits of the store, and the budgets that were reached.
+    pub store: StoreMeter,
+    /// What was exported.
+    pub telemetry: TelemetryMeter,
+    /// Connections that were refused.
+    pub refusals: RefusalMeter,
+    /// The certificate of the listeners.
+    pub certificate: Option<ServerTls>,
+    /// A folder on the disk of the store.
+    pub disk: Option<PathBuf>,
 }
 
 /// All metrics of the process.
@@ -109,7 +127,7 @@ struct BreakerLabels {
     upstream: String,
 }
 
-/// What is read when metrics are requested.
+/// The values that are read when metrics are requested.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LiveState {
     pub(crate) turns_in_flight: usize,
@@ -125,10 +143,12 @@ fn histogram_of_seconds() -> Histogram {
 
 impl Metrics {
     /// All metrics at zero.
-    pub fn new(build: &BuildInfo, flushes: FlushMeter, telemetry: TelemetryMeter) -> Arc<Self> {
+    pub fn new(build: &BuildInfo, sources: MetricSources) -> Arc<Self> {
+        let MetricSources { store, telemetry, refusals, certificate, disk } = sources;
         let mut all = Registry::default();
         let started_at_ms = build.started_at_ms;
         all.register_collector(Box::new(ProcessCollector { started_at_ms, read: ProcessUse::read }));
+        let gen_ai = GenAiFamilies::register(&mut all);
         let registry = all.sub_registry_with_prefix("amalgam");
         let seconds: fn() -> Histogram = histogram_of_seconds;
         let requests = Family::<RequestLabels, Counter>::default();
@@ -172,7 +192,9 @@ impl Metrics {
         );
         let labels = vec![("version", build.version.clone()), ("commit", build.commit.clone())];
         registry.register("build", "The running program", Info::new(labels));
-        registry.register_collector(Box::new(FlushCollector(flushes)));
+        registry.register_collector(Box::new(StoreCollector(store)));
+        registry.register_collector(Box::new(RefusalCollector(refusals)));
+        registry.register_collector(Box::new(MachineCollector { certificate, disk }));
         registry.register_collector(Box::new(TelemetryCollector(telemetry)));
 
         let of_queue = |queue: TurnQueue| queue_wait.get_or_create_owned(&QueueLabels { queue: queue.name() });
@@ -188,7 +210,7 @@ impl Metrics {
             classes: LabelValues::new(|class| class),
             streams_open,
             turns,
-            models: LabelValues::new(move |label| model.of_model(label)),
+            models: LabelValues::new(move |label| model.of_model(label, &gen_ai)),
             upstreams: LabelValues::new(move |label| upstream.of_upstream(label)),
             tenants: LabelValues::new(move |label| tenant.of_tenant(label)),
             tools: LabelValues::new(move |label| families.of_tool(label)),
@@ -230,8 +252,14 @@ impl Metrics {
         let ended_well = matches!(summary.status, Status::Completed | Status::Incomplete);
         tenant.turns(ended_well).inc();
         let mut last = None;
-        for call in &summary.calls {
-            last = Some(self.count_call(call, &tenant));
+        for (index, call) in summary.calls.iter().enumerate() {
+            let provider = summary.spans.iter().find_map(|span| match &span.step {
+                TurnStep::ModelCall { call, provider, .. } if *call == index => Some(*provider),
+                _ => None,
+            });
+            let counted = self.count_call(call, &tenant);
+            counted.0.gen_ai.count(call, provider);
+            last = Some(counted);
         }
         // A turn that ended before a model was called has no model of an upstream.
         let (model, upstream) = last.unwrap_or_else(|| (self.models.of("none"), self.upstreams.of("none")));
@@ -297,6 +325,8 @@ impl Metrics {
                 None => drop(self.queue_depth.remove(&labels)),
             }
         }
+        // A reload may have removed upstreams.
+        self.breakers.clear();
         for (upstream, open) in live.breakers {
             self.breakers.get_or_create(&BreakerLabels { upstream }).set(open.into());
         }

@@ -5,7 +5,7 @@ use super::*;
 
 fn metrics() -> Arc<Metrics> {
     let build = BuildInfo { version: "1.2.3".into(), commit: "abc".into(), started_at_ms: 1_500 };
-    Metrics::new(&build, FlushMeter::default(), Default::default())
+    Metrics::new(&build, MetricSources::default())
 }
 
 fn text(metrics: &Metrics) -> String {
@@ -63,6 +63,9 @@ fn a_turn_is_counted_for_its_model_upstream_tenant_and_door() {
         r#"amalgam_upstream_requests_total{upstream="openai",status="ok"} 2"#,
         r#"amalgam_upstream_retries_total{upstream="openai"} 4"#,
         r#"amalgam_time_to_first_token_seconds_count{upstream="openai"} 1"#,
+        r#"gen_ai_client_token_usage_sum{gen_ai_operation_name="chat",gen_ai_provider_name="_OTHER",gen_ai_request_model="gpt",gen_ai_token_type="input"} 20.0"#,
+        r#"gen_ai_client_token_usage_count{gen_ai_operation_name="chat",gen_ai_provider_name="_OTHER",gen_ai_request_model="gpt",gen_ai_token_type="output"} 2"#,
+        r#"gen_ai_client_operation_duration_seconds_count{gen_ai_operation_name="chat",gen_ai_provider_name="_OTHER",gen_ai_request_model="gpt"} 2"#,
         r#"amalgam_build_info{version="1.2.3",commit="abc"} 1"#,
         "process_start_time_seconds 1.5",
     ] {

@@ -8,6 +8,8 @@ use amalgam_core::{Fault, FaultKind};
 use axum::{body::Body, response::Response};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
 
+use crate::wires::takes_client_secrets;
+
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
@@ -17,6 +19,11 @@ const ALLOW_PRIVATE_NETWORK: HeaderName = HeaderName::from_static("access-contro
 /// How long a browser may cache a preflight response, in seconds.
 const PREFLIGHT_SECONDS: HeaderValue = HeaderValue::from_static("600");
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE");
+
+/// What a page may send with a browser token.
+const CLIENT_METHODS: HeaderValue = HeaderValue::from_static("GET, POST");
+const CLIENT_HEADERS: HeaderValue =
+    HeaderValue::from_static("accept, authorization, content-type, idempotency-key, last-event-id, x-request-id");
 
 /// The origins whose pages may call the server, besides its own.
 #[derive(Debug, Clone, Default)]
@@ -34,6 +41,8 @@ pub(crate) enum Page {
     Own,
     /// A page of an allowed origin, which may read the response.
     Allowed(HeaderValue),
+    /// A page of any origin, which asks whether it may send a browser token.
+    Asking(HeaderValue),
 }
 
 impl AllowedOrigins {
@@ -95,6 +104,19 @@ fn origin_of(url: &str) -> Option<String> {
 }
 
 impl Page {
+    /// The page of a preflight request for a route that takes browser tokens.
+    pub(crate) fn asking<B>(request: &Request<B>) -> Option<Self> {
+        let headers = request.headers();
+        let mut origins = headers.get_all(header::ORIGIN).iter();
+        let wanted = headers.get(header::ACCESS_CONTROL_REQUEST_METHOD)?;
+        let wanted = Method::from_bytes(wanted.as_bytes()).ok()?;
+        let asks = request.method() == Method::OPTIONS && takes_client_secrets(&wanted, request.uri().path());
+        match (origins.next(), origins.next()) {
+            (Some(origin), None) if asks => Some(Self::Asking(origin.clone())),
+            _ => None,
+        }
+    }
+
     /// The response to a CORS preflight request of an allowed page.
     pub(crate) fn preflight<B>(&self, request: &Request<B>) -> Option<Response> {
         let headers = request.headers();
@@ -109,6 +131,11 @@ impl Page {
         let response_headers = response.headers_mut();
         response_headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, METHODS);
         response_headers.insert(header::ACCESS_CONTROL_MAX_AGE, PREFLIGHT_SECONDS);
+        if let Self::Asking(_) = self {
+            response_headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, CLIENT_METHODS);
+            response_headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, CLIENT_HEADERS);
+            return Some(response);
+        }
         if let Some(requested) = headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
             response_headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, requested.clone());
         }
@@ -120,7 +147,7 @@ impl Page {
 
     /// Adds the CORS headers for an allowed page.
     pub(crate) fn mark(self, headers: &mut HeaderMap) {
-        if let Self::Allowed(origin) = self {
+        if let Self::Allowed(origin) | Self::Asking(origin) = self {
             headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
             headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("*"));
             headers.append(header::VARY, HeaderValue::from_static("origin"));

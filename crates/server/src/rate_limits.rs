@@ -1,4 +1,4 @@
-//! The headers `x-ratelimit-…` of callers whose requests or tokens are limited by the minute, as OpenAI has them.
+//! The headers `x-ratelimit-…`, in OpenAI's form, for callers whose requests or tokens are limited per minute.
 
 use amalgam_core::{RateLimits, RateWindow};
 use http::{HeaderMap, HeaderName, HeaderValue};

@@ -15,9 +15,10 @@ use std::{
 };
 
 use amalgam_core::{
-    Door, RequestContext, Scope, TraceContext, TraceSink, TurnObserver, TurnQueue, TurnSpan, TurnSummary,
+    Door, Fault, RequestContext, Scope, TraceContext, TraceSink, TurnObserver, TurnQueue, TurnSpan, TurnSummary,
 };
 use amalgam_protocol::Status;
+use arc_swap::ArcSwap;
 use axum::{body::Body, extract::Request, response::Response};
 use http::{Method, Uri};
 use http_body::Body as _;
@@ -26,7 +27,10 @@ use tracing::level_filters::LevelFilter;
 
 pub(crate) use self::failure::Failure;
 use self::observed_body::ObservedBody;
-use crate::metrics::{Metrics, door_of_path};
+use crate::{
+    metrics::{Metrics, door_of_path},
+    wires::error::status,
+};
 
 /// The target of the lines, for log filters.
 const TARGET: &str = "amalgam_request";
@@ -53,10 +57,25 @@ impl Default for RequestLogSettings {
 pub struct RequestLog {
     metrics: Arc<Metrics>,
     traces: Arc<dyn TraceSink>,
-    sample: f64,
-    levels: [LevelFilter; Door::ALL.len()],
+    filter: ArcSwap<LineFilter>,
     /// A sequence of evenly distributed numbers, one for each successful request.
     sequence: AtomicU64,
+}
+
+/// The settings in force.
+struct LineFilter {
+    sample: f64,
+    levels: [LevelFilter; Door::ALL.len()],
+}
+
+impl LineFilter {
+    fn new(settings: &RequestLogSettings) -> Self {
+        let mut levels = [LevelFilter::TRACE; Door::ALL.len()];
+        for (door, level) in &settings.doors {
+            levels[*door as usize] = *level;
+        }
+        Self { sample: settings.sample, levels }
+    }
 }
 
 /// How a request ended.
@@ -72,8 +91,8 @@ pub(crate) enum RequestEnd {
 pub(crate) struct OpenRequest {
     log: Arc<RequestLog>,
     context: Arc<RequestContext>,
-    /// Lines that are written while the request is handled are inside of it. Only at `debug`: it would cost each request more than its
-    /// own line.
+    /// The span of log lines while the request is handled. Only at `debug`: for each request it would cost more than
+    /// its own line.
     span: tracing::Span,
     method: Method,
     uri: Uri,
@@ -89,6 +108,8 @@ pub(crate) struct OpenRequest {
 /// Everything that a line may contain.
 struct Line<'a> {
     door: Door,
+    /// Who is refused a message of a connection; the caller of a request is in the request.
+    caller: Option<&'a Scope>,
     request: Option<&'a OpenRequest>,
     turn: Option<&'a TurnSummary>,
     status: Option<u16>,
@@ -100,11 +121,13 @@ struct Line<'a> {
 impl RequestLog {
     /// Writes lines by these settings.
     pub fn new(metrics: Arc<Metrics>, traces: Arc<dyn TraceSink>, settings: &RequestLogSettings) -> Self {
-        let mut levels = [LevelFilter::TRACE; Door::ALL.len()];
-        for (door, level) in &settings.doors {
-            levels[*door as usize] = *level;
-        }
-        Self { metrics, traces, sample: settings.sample, levels, sequence: AtomicU64::new(0) }
+        let filter = ArcSwap::from_pointee(LineFilter::new(settings));
+        Self { metrics, traces, filter, sequence: AtomicU64::new(0) }
+    }
+
+    /// Puts other settings into force for the lines from now on.
+    pub fn change(&self, settings: &RequestLogSettings) {
+        self.filter.store(Arc::new(LineFilter::new(settings)));
     }
 
     /// The metrics of the process.
@@ -112,30 +135,51 @@ impl RequestLog {
         &self.metrics
     }
 
-    /// The place in a trace of a new request, whose caller may have sent one.
+    /// The place of a new request in a trace, which its caller may have sent.
     pub(crate) fn begin_trace(&self, caller: Option<TraceContext>) -> Option<TraceContext> {
         self.traces.begin(caller)
     }
 
     /// Whether the line of one more successful request is written.
-    fn is_sampled(&self) -> bool {
-        if self.sample >= 1.0 {
+    fn is_sampled(&self, sample: f64) -> bool {
+        if sample >= 1.0 {
             return true;
         }
         // Multiples of the golden ratio are evenly distributed, so that any few requests have their share.
         const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
         let number = self.sequence.fetch_add(STEP, Ordering::Relaxed);
-        (number >> 11) as f64 / ((1_u64 << 53) as f64) < self.sample
+        (number >> 11) as f64 / ((1_u64 << 53) as f64) < sample
     }
 
     fn write(&self, line: &Line<'_>) {
         let level = line.level();
-        if level > self.levels[line.door as usize]
-            || (level == tracing::Level::INFO && !line.failed() && !self.is_sampled())
-        {
-            return;
+        let is_written = {
+            let filter = self.filter.load();
+            level <= filter.levels[line.door as usize]
+                && (level != tracing::Level::INFO || line.failed() || self.is_sampled(filter.sample))
+        };
+        if is_written {
+            line.write(level);
         }
-        line.write(level);
+    }
+}
+
+impl RequestLog {
+    /// Logs and counts a refusal inside a connection that has no response of its own: a message of a WebSocket, which this caller
+    /// has opened.
+    pub(crate) fn message_refused(&self, opened_by: Option<&Scope>, fault: &Fault) {
+        let failure = Failure::of(fault);
+        self.metrics.failed(Door::Responses, failure.class);
+        self.write(&Line {
+            door: Door::Responses,
+            caller: opened_by,
+            request: None,
+            turn: None,
+            status: Some(status(fault)),
+            took: None,
+            end: RequestEnd::Answered,
+            failure: Some(&failure),
+        });
     }
 }
 
@@ -150,6 +194,7 @@ impl TurnObserver for RequestLog {
         if !kept {
             self.write(&Line {
                 door,
+                caller: None,
                 request: None,
                 turn: Some(summary),
                 status: None,
@@ -246,6 +291,7 @@ impl OpenRequest {
         }
         self.log.write(&Line {
             door: self.door,
+            caller: None,
             request: Some(self),
             turn,
             status: Some(status),
@@ -292,19 +338,21 @@ impl Line<'_> {
 
     fn write(&self, level: tracing::Level) {
         let Self { request, turn, failure, .. } = self;
-        let caller = request.and_then(|request| request.caller.as_ref());
+        let caller = self.caller.or_else(|| request.and_then(|request| request.caller.as_ref()));
         let origin = turn.map(|turn| &turn.origin);
         let call = turn.and_then(|turn| turn.last_call());
         let tokens = turn.filter(|turn| turn.calls.iter().any(|call| call.usage.is_some())).map(|turn| turn.tokens());
-        let context_id = request.map(|request| &**request.context.id());
+        let context_id = request.map(|request| request.context.id()).or_else(|| self.caller?.request_id());
+        let context_id = context_id.map(|id| &**id);
         let request_id = context_id.or_else(|| origin.and_then(|origin| origin.request_id.as_deref()));
         let key =
             caller.and_then(|caller| caller.key_id()).or_else(|| origin.and_then(|origin| origin.key_id.as_ref()));
         let turn_code = turn.and_then(|turn| turn.error.as_deref());
         let disconnected = request.is_some() && self.end == RequestEnd::Disconnected;
-        let text = match request {
-            Some(_) => "request",
-            None => "turn",
+        let text = match (request, turn) {
+            (Some(_), _) => "request",
+            (None, Some(_)) => "turn",
+            (None, None) => "message refused",
         };
         macro_rules! line {
             ($level:ident) => {
@@ -355,20 +403,6 @@ impl Line<'_> {
     }
 }
 
-/// Logs a refusal inside a connection that has no response of its own, such as a message of a WebSocket.
-pub(crate) fn log_refused_message(fault: &amalgam_core::Fault, status: u16) {
-    let Failure { class, code, detail, quote } = Failure::of(fault);
-    match status {
-        401 | 403 | 429 | 500.. => {
-            tracing::warn!(target: TARGET, status, class, code = code.as_deref(), detail, "message refused");
-        }
-        _ => tracing::info!(target: TARGET, status, class, code = code.as_deref(), "message refused"),
-    }
-    if let Some(quote) = quote {
-        tracing::debug!(target: TARGET, quote, "what the upstream said");
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -376,12 +410,11 @@ mod tests {
 
     #[test]
     fn the_sampled_share_of_lines_is_what_is_configured() {
-        let metrics =
-            Metrics::new(&BuildInfo::default(), amalgam_core::store::FlushMeter::default(), Default::default());
+        let metrics = Metrics::new(&BuildInfo::default(), crate::MetricSources::default());
         for (sample, expected) in [(0.0, 0..=0), (0.1, 95..=105), (0.5, 495..=505), (1.0, 1000..=1000)] {
             let settings = RequestLogSettings { sample, ..RequestLogSettings::default() };
             let log = RequestLog::new(Arc::clone(&metrics), Arc::new(amalgam_core::NoTraces), &settings);
-            let written = (0..1000).filter(|_| log.is_sampled()).count();
+            let written = (0..1000).filter(|_| log.is_sampled(sample)).count();
             assert!(expected.contains(&written), "{sample}: {written}");
         }
     }

@@ -1,7 +1,8 @@
-//! What the inside asks of the outside, with nothing behind it: for tests of the doors themselves.
+//! The ports of the server without a model or stored data, for tests of the wires.
 
 mod assistant;
 mod bank;
+mod completions;
 mod console;
 mod execute;
 mod limits;
@@ -22,11 +23,12 @@ use amalgam_core::{
     Admin, AuditDraft, AuditHead, AuditRow, BoxFuture, Catalog, Clock, Fault, Fetch, FetchedFile, ModelCard,
     ModelSelection, Operator, Rights, Route, Scope, Seal, Store, TenantState,
     store::{
-        Answer, AppendOutcome, AuditFilter, AuditStore, CancelOutcome, Claim, Conversation, ConversationItem,
-        ConversationStore, EventTail, FlushMeter, IdempotencyKey, KeyRecord, Lineage, Listing, NewItem, NewKey, Page,
-        ProcessId, ProcessStore, PruneCounts, QueuedTurn, RecoveryCounts, Reset, ResponseStore, Retention, Stored,
-        StoredResponse, TenancyStore, TenantChange, TenantRecord, TurnCursor, TurnFilter, TurnPage, TurnRecord,
-        TurnStore, TurnWrite, TurnsOf, UsageQuery, UsageStore, UsageSums, WriteOutcome,
+        Answer, AppendOutcome, AuditFilter, AuditStore, CallBodies, CancelOutcome, Claim, Conversation,
+        ConversationItem, ConversationStore, EventChunk, EventTail, IdempotencyKey, KeyRecord, Lineage, Listing,
+        NewItem, NewKey, Page, ProcessId, ProcessStore, PruneCounts, QueuedTurn, RecentTurns, RecoveryCounts, Reset,
+        ResponseStore, Retention, Stored, StoredCall, StoredResponse, TenancyStore, TenantChange, TenantRecord,
+        TurnCursor, TurnDetailStore, TurnFilter, TurnPage, TurnRecord, TurnStore, TurnWrite, TurnsOf, UsageQuery,
+        UsageStore, UsageSums, WriteOutcome,
     },
 };
 use amalgam_engine::{Admission, AdmissionSettings, Engine, EngineSettings, QueueLimits, ToolLimits};
@@ -49,15 +51,15 @@ use crate::{
     wires::router,
 };
 
-/// The key of the tenant that [`served`] knows.
+/// The key of the tenant that [`served`] admits.
 pub(crate) const KEY: &str = "am_a_key_for_tests";
 
-/// All wires, with nothing behind them.
+/// All wires, over empty ports.
 pub(crate) fn served(state: TenantState) -> AuthenticatedRouter {
     router(app(state))
 }
 
-/// The server's parts, with nothing behind them.
+/// The server's parts, over empty ports.
 pub(crate) fn app(state: TenantState) -> Arc<App> {
     let second = Duration::from_secs(1);
     let tools = ToolLimits::default();
@@ -122,20 +124,22 @@ pub(crate) fn app(state: TenantState) -> Arc<App> {
         seal: Arc::new(Nothing),
         webhook_sender: Arc::new(Nothing),
         toolbox: Arc::new(Nothing),
+        embeddings: Arc::new(Nothing),
         knowledge: Arc::new(Nothing),
+        embedder: Arc::new(Nothing),
         execute: ExecuteSettings::default(),
         assistant: AssistantSettings::default(),
         limits,
         session_queues: SessionQueues::default(),
         read_configs: ReadConfigs::default(),
     };
-    let metrics = Metrics::new(&BuildInfo::default(), FlushMeter::default(), Default::default());
+    let metrics = Metrics::new(&BuildInfo::default(), crate::MetricSources::default());
     let log = Arc::new(RequestLog::new(metrics, Arc::new(amalgam_core::NoTraces), &RequestLogSettings::default()));
     let (reload, origins) = (ReloadRequests::new().0, AllowedOrigins::default());
     Arc::new(App::new(ServerParts { app: Arc::new(application), auth, origins, reload, log, oidc: None }))
 }
 
-/// What a server answers.
+/// A server's answer in a test.
 pub(crate) struct TestAnswer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
@@ -170,7 +174,7 @@ pub(crate) async fn ask(
     TestAnswer { status: head.status, headers: head.headers, body }
 }
 
-/// A server without a single model, whose store holds nothing and loses whatever it is told.
+/// A server without models, whose store is empty and discards all writes.
 pub(crate) struct Nothing;
 
 fn gives<'a, T: Send + 'a>(value: T) -> Stored<'a, T> {
@@ -225,6 +229,10 @@ impl Store for Nothing {
     fn ping(&self) -> Stored<'_, ()> {
         gives(())
     }
+
+    fn size(&self, _: Operator) -> Stored<'_, u64> {
+        gives(0)
+    }
 }
 
 impl ResponseStore for Nothing {
@@ -252,7 +260,41 @@ impl ResponseStore for Nothing {
         gives(None)
     }
 
+    fn end_response<'a>(&'a self, _: &'a Scope, _: &'a str, _: u64) -> Stored<'a, Option<StoredResponse>> {
+        gives(None)
+    }
+
     fn events<'a>(&'a self, _: &'a Scope, _: &'a str, _: Option<u64>, _: usize) -> Stored<'a, Option<EventTail>> {
+        gives(None)
+    }
+}
+
+impl TurnDetailStore for Nothing {
+    fn turn_calls<'a>(&'a self, _: Admin<'a>, _: &'a str, _: CallBodies) -> Stored<'a, Vec<StoredCall>> {
+        gives(Vec::new())
+    }
+
+    fn turn_events<'a>(&'a self, _: Admin<'a>, _: &'a str, _: Option<u64>, _: usize) -> Stored<'a, Vec<EventChunk>> {
+        gives(Vec::new())
+    }
+
+    fn response_of_item<'a>(&'a self, _: Admin<'a>, _: amalgam_core::Stem) -> Stored<'a, Option<String>> {
+        gives(None)
+    }
+
+    fn response_of_call<'a>(&'a self, _: Admin<'a>, _: &'a str) -> Stored<'a, Option<String>> {
+        gives(None)
+    }
+
+    fn recent_turns<'a>(&'a self, _: TurnsOf<'a>, _: u64, _: usize, _: usize) -> Stored<'a, RecentTurns> {
+        gives(RecentTurns::default())
+    }
+
+    fn has_turns<'a>(&'a self, _: TurnsOf<'a>) -> Stored<'a, bool> {
+        gives(false)
+    }
+
+    fn turn_before<'a>(&'a self, _: Admin<'a>, _: &'a str, _: u64) -> Stored<'a, Option<String>> {
         gives(None)
     }
 }

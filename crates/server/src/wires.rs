@@ -4,12 +4,16 @@ mod admin;
 mod answer;
 mod assistant;
 mod call;
+mod chat_completions;
 mod console;
 mod conversations;
+mod embeddings;
 pub(crate) mod error;
 mod execute;
 mod files;
 mod headers;
+mod messages;
+mod models;
 mod ops;
 mod query;
 mod render;
@@ -20,7 +24,7 @@ mod webhooks;
 
 use std::sync::{Arc, LazyLock};
 
-use amalgam_core::{BoxFuture, Fault, FaultKind};
+use amalgam_core::{BoxFuture, Fault, FaultKind, Scope};
 use amalgam_pages::{ConsoleLink, HAS_CONSOLE};
 use axum::{
     Router,
@@ -35,9 +39,10 @@ use crate::{
     metrics::ExpositionFormat,
 };
 use assistant::AssistantError;
-pub(crate) use assistant::Checks;
+pub(crate) use assistant::{Checks, issues_client_secrets, takes_client_secrets};
 pub(crate) use error::WireError;
 use execute::ExecuteError;
+use messages::MessagesError;
 
 pub use ops::openapi::document as openapi;
 
@@ -81,6 +86,15 @@ pub static ROUTES: &[RouteInfo] = &[
     RouteInfo::guarded(Method::DELETE, "/v1/responses/{id}"),
     RouteInfo::guarded(Method::POST, "/v1/responses/{id}/cancel"),
     RouteInfo::guarded(Method::GET, "/v1/responses/{id}/input_items"),
+    RouteInfo::guarded(Method::POST, "/v1/chat/completions"),
+    RouteInfo::guarded(Method::GET, "/v1/chat/completions"),
+    RouteInfo::guarded(Method::GET, "/v1/chat/completions/{id}"),
+    RouteInfo::guarded(Method::POST, "/v1/chat/completions/{id}"),
+    RouteInfo::guarded(Method::DELETE, "/v1/chat/completions/{id}"),
+    RouteInfo::guarded(Method::GET, "/v1/chat/completions/{id}/messages"),
+    RouteInfo::guarded(Method::POST, "/v1/embeddings"),
+    RouteInfo::guarded(Method::POST, "/v1/messages"),
+    RouteInfo::guarded(Method::POST, "/v1/messages/count_tokens"),
     RouteInfo::guarded(Method::POST, "/v1/conversations"),
     RouteInfo::guarded(Method::GET, "/v1/conversations/{id}"),
     RouteInfo::guarded(Method::POST, "/v1/conversations/{id}"),
@@ -105,6 +119,8 @@ pub static ROUTES: &[RouteInfo] = &[
     RouteInfo::guarded(Method::POST, "/v1/webhook_endpoints/{id}/deliveries/{delivery_id}/resend"),
     RouteInfo::guarded(Method::POST, "/api/v2/ai-agent/respond/"),
     RouteInfo::guarded(Method::GET, "/api/v2/ai-agent/respond/{response_id}/"),
+    RouteInfo::guarded(Method::POST, "/api/v2/ai-agent/respond/{response_id}/cancel/"),
+    RouteInfo::guarded(Method::POST, "/api/v2/ai-agent/client-secrets/"),
     RouteInfo::guarded(Method::GET, "/api/v2/ai-agent/health/"),
     RouteInfo::guarded(Method::GET, "/api/v2/ai-agent/sessions/"),
     RouteInfo::guarded(Method::GET, "/api/v2/ai-agent/sessions/{session_id}/messages/"),
@@ -149,16 +165,46 @@ pub static ROUTES: &[RouteInfo] = &[
     RouteInfo::guarded(Method::PUT, "/admin/modes/{name}"),
     RouteInfo::guarded(Method::DELETE, "/admin/modes/{name}"),
     RouteInfo::guarded(Method::GET, "/admin/knowledge"),
+    RouteInfo::guarded(Method::POST, "/admin/knowledge/_search"),
     RouteInfo::guarded(Method::GET, "/admin/knowledge/{collection}"),
     RouteInfo::guarded(Method::DELETE, "/admin/knowledge/{collection}"),
     RouteInfo::guarded(Method::GET, "/admin/knowledge/{collection}/documents"),
+    RouteInfo::guarded(Method::POST, "/admin/knowledge/{collection}/documents"),
+    RouteInfo::guarded(Method::DELETE, "/admin/knowledge/{collection}/documents/{*document_id}"),
+    RouteInfo::guarded(Method::GET, "/admin/courses"),
+    RouteInfo::guarded(Method::POST, "/admin/courses/bulk"),
+    RouteInfo::guarded(Method::GET, "/admin/courses/{id}"),
+    RouteInfo::guarded(Method::PUT, "/admin/courses/{id}"),
+    RouteInfo::guarded(Method::DELETE, "/admin/courses/{id}"),
+    RouteInfo::guarded(Method::GET, "/admin/courses/users"),
+    RouteInfo::guarded(Method::POST, "/admin/courses/users"),
+    RouteInfo::guarded(Method::GET, "/admin/courses/users/{user}"),
+    RouteInfo::guarded(Method::DELETE, "/admin/courses/users/{user}"),
+    RouteInfo::guarded(Method::GET, "/admin/courses/users/{user}/{id}"),
+    RouteInfo::guarded(Method::PUT, "/admin/courses/users/{user}/{id}"),
+    RouteInfo::guarded(Method::DELETE, "/admin/courses/users/{user}/{id}"),
     RouteInfo::guarded(Method::GET, "/admin/sessions"),
     RouteInfo::guarded(Method::GET, "/admin/sessions/{session_id}"),
+    RouteInfo::guarded(Method::POST, "/admin/sessions/{session_id}/close"),
+    RouteInfo::guarded(Method::DELETE, "/admin/sessions/{session_id}"),
+    RouteInfo::guarded(Method::GET, "/admin/agent-sessions"),
+    RouteInfo::guarded(Method::GET, "/admin/agent-sessions/{session_id}"),
+    RouteInfo::guarded(Method::DELETE, "/admin/agent-sessions/{session_id}"),
+    RouteInfo::guarded(Method::GET, "/admin/conversations"),
+    RouteInfo::guarded(Method::GET, "/admin/conversations/{conversation_id}"),
+    RouteInfo::guarded(Method::DELETE, "/admin/conversations/{conversation_id}"),
+    RouteInfo::guarded(Method::GET, "/admin/system"),
+    RouteInfo::guarded(Method::GET, "/admin/configuration"),
+    RouteInfo::guarded(Method::POST, "/admin/upstreams/{name}/check"),
     RouteInfo::guarded(Method::GET, "/admin/diagnose"),
     RouteInfo::guarded(Method::GET, "/admin/turns"),
     RouteInfo::guarded(Method::GET, "/admin/turns/tail"),
     RouteInfo::guarded(Method::POST, "/admin/reload"),
     RouteInfo::guarded(Method::GET, "/admin/turns/{response_id}"),
+    RouteInfo::guarded(Method::GET, "/admin/turns/{response_id}/calls/{number}"),
+    RouteInfo::guarded(Method::GET, "/admin/turns/{response_id}/context"),
+    RouteInfo::guarded(Method::GET, "/admin/turns/{response_id}/events"),
+    RouteInfo::guarded(Method::GET, "/admin/overview"),
     RouteInfo::guarded(Method::GET, "/admin/usage"),
     RouteInfo::guarded(Method::GET, "/admin/limits"),
     RouteInfo::guarded(Method::GET, "/admin/limits/tenants/{id}"),
@@ -190,6 +236,8 @@ pub static ROUTES: &[RouteInfo] = &[
     RouteInfo::public(Method::GET, "/docs"),
     RouteInfo::public(Method::GET, "/docs/"),
     RouteInfo::public(Method::GET, "/docs/{*page}"),
+    RouteInfo::public(Method::GET, site::WIDGET),
+    RouteInfo::public(Method::GET, site::WIDGET_ABOUT),
     RouteInfo::public(Method::GET, "/console"),
     RouteInfo::public(Method::GET, "/console/"),
     RouteInfo::public(Method::GET, "/console/{*page}"),
@@ -227,6 +275,10 @@ pub fn metrics_text(app: CurrentApp) -> BoxFuture<'static, String> {
 fn api_routes(console: ConsoleLink) -> Router<CurrentApp> {
     Router::new()
         .merge(responses::routes())
+        .merge(chat_completions::routes())
+        .merge(embeddings::routes())
+        .merge(messages::routes())
+        .merge(models::routes())
         .merge(conversations::routes())
         .merge(assistant::routes())
         .merge(execute::routes())
@@ -249,6 +301,11 @@ pub(crate) fn is_administration(path: &str) -> bool {
 /// Whether a path is about the caller's own session: every caller that can read may open and end one.
 pub(crate) fn is_own_session(path: &str) -> bool {
     [admin::CONSOLE_SESSIONS, admin::OWN_CONSOLE_SESSION].contains(&path)
+}
+
+/// Whether pages of every origin may load a path: the widget, which holds no data.
+pub(crate) fn is_embeddable(path: &str) -> bool {
+    [site::WIDGET, site::WIDGET_ABOUT].contains(&path)
 }
 
 pub(crate) fn is_public(path: &str) -> bool {
@@ -279,24 +336,34 @@ pub(crate) fn route_of(method: &Method, path: &str) -> Option<&'static str> {
 
 /// Whether a request uploads a file: the only bodies that are forms.
 pub(crate) fn is_upload(request: &Request) -> bool {
-    request.method() == Method::POST && request.uri().path() == files::UPLOAD
+    let path = request.uri().path();
+    request.method() == Method::POST && (path == files::UPLOAD || admin::is_document_upload(path))
 }
 
 async fn no_such_path(State(app): State<Arc<App>>, request: Request) -> Response {
     let path = request.uri().path();
     let fault = Fault::new(FaultKind::NotFound, format!("Unknown request URL: {}", shown(path))).code("unknown_url");
-    layers::unread(&request, refusal(&app, path, fault))
+    layers::unread(&request, refusal(&app, &request, request_id(&request), fault))
 }
 
 async fn no_such_method(State(app): State<Arc<App>>, request: Request) -> Response {
     let path = request.uri().path();
     let message = format!("Not allowed to {} on {}", request.method(), shown(path));
     let fault = Fault::new(FaultKind::MethodNotAllowed, message);
-    layers::unread(&request, refusal(&app, path, fault))
+    layers::unread(&request, refusal(&app, &request, request_id(&request), fault))
+}
+
+/// The id of a request that has passed authentication.
+fn request_id(request: &Request) -> Option<&str> {
+    request.extensions().get::<Scope>()?.request_id().map(|id| &**id)
 }
 
 /// A fault in the error format of the path's wire.
-pub(crate) fn refusal(app: &App, path: &str, fault: Fault) -> Response {
+pub(crate) fn refusal(app: &App, request: &Request, request_id: Option<&str>, fault: Fault) -> Response {
+    let path = request.uri().path();
+    if messages::owns_path(path) || models::speaks_messages(path, request.headers()) {
+        return MessagesError::before_routing(fault, request_id).into_response();
+    }
     match (assistant::owns_path(path), execute::owns_path(path)) {
         (true, _) => AssistantError::from(fault).into_response(),
         (false, true) => ExecuteError::from(fault).with_casing(app.execute.casing).into_response(),

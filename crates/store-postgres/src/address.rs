@@ -1,6 +1,6 @@
-//! The address of a database: what it says about TLS, and how it looks when it is shown.
+//! The address of a database: its options for TLS, and its form without the password.
 //!
-//! An address holds a password. It is read here once; nothing made here can be printed with the password in it.
+//! An address contains a password. Only this file reads it; nothing that this file returns can print the password.
 use std::{fmt, net::IpAddr, path::PathBuf, time::Duration};
 
 use percent_encoding::percent_decode_str;
@@ -36,7 +36,7 @@ impl Address {
         }
         let Split { rest, mode, roots } = split(url)?;
         let mut config: Config = rest.parse().map_err(|_: tokio_postgres::Error| {
-            // The parser's own words repeat pieces of what it read, which may be pieces of the password.
+            // The parser's own message repeats parts of its input, which may be parts of the password.
             PostgresOpenError::Address(
                 "its form or one of its options is not known; is a character of the password not encoded?",
             )
@@ -47,7 +47,7 @@ impl Address {
         let (ssl, trust) = match mode.as_deref() {
             Some("disable") => (SslMode::Disable, Trust::Any),
             None | Some("allow" | "prefer") => (SslMode::Prefer, Trust::Any),
-            // As everywhere else: with an authority to check against, `require` checks.
+            // As in other clients: with an authority to check against, `require` checks the certificate.
             Some("require") if roots.is_some() => (SslMode::Require, Trust::Authority),
             Some("require") => (SslMode::Require, Trust::Any),
             Some("verify-ca") => (SslMode::Require, Trust::Authority),
@@ -59,7 +59,7 @@ impl Address {
             return Err(PostgresOpenError::Address("its `sslmode` asks for TLS, which a Unix socket does not have"));
         }
         config.ssl_mode(ssl);
-        // A standby takes no writes: with several hosts named, the one that does is looked for.
+        // A standby accepts no writes: if several hosts are named, the driver looks for the one that does.
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         if config.get_application_name().is_none() {
             config.application_name("amalgam");
@@ -71,7 +71,7 @@ impl Address {
         Ok(Self { config, trust, roots, shown })
     }
 
-    /// Whether what is sent stays on this machine.
+    /// Whether the connection stays on this machine.
     pub(super) fn is_local(&self) -> bool {
         let hosts = self.config.get_hosts().iter().all(|host| match host {
             Host::Unix(_) => true,
@@ -100,9 +100,10 @@ struct Split {
     roots: Option<PathBuf>,
 }
 
-/// Takes the options out that the driver does not know.
+/// Removes the options that the driver does not support.
 fn split(url: &str) -> Result<Split, PostgresOpenError> {
-    // The password may have a question mark in it; the driver takes everything before the first `@` for it.
+    // The password may contain a question mark; the driver reads everything before the first `@` as part of the
+    // password.
     let behind = url.find('@').unwrap_or_default();
     let Some((base, query)) = url.split_at_checked(behind).and_then(|(credentials, rest)| {
         let (base, query) = rest.split_once('?')?;
@@ -129,7 +130,7 @@ fn split(url: &str) -> Result<Split, PostgresOpenError> {
     Ok(Split { rest, mode, roots })
 }
 
-/// A path as it stands in an address: `%2F` is a slash. A percent sign that begins no escape is refused.
+/// Decodes a path of an address: `%2F` is a slash. A percent sign that begins no escape is refused.
 fn decoded(value: &str) -> Result<String, PostgresOpenError> {
     let wrong = || PostgresOpenError::Address("its `sslrootcert` is not encoded as it should be");
     let decoded = percent_decode_str(value).decode_utf8().map_err(|_| wrong())?;

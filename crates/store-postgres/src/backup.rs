@@ -1,7 +1,7 @@
-//! Dumps of a database and the way back: every table of ours as the text that `COPY` writes.
+//! Dumps a database and loads dumps: every table of the store in the text format of `COPY`.
 //!
-//! A dump is one snapshot (`REPEATABLE READ`), whatever is written meanwhile. Loading is one transaction: the schema of the
-//! backup is made by the migrations, the rows are copied in, and sequences continue where they were.
+//! A dump is one snapshot (`REPEATABLE READ`), so concurrent writes do not change it. Loading is one transaction:
+//! migrations create the schema of the backup, the rows are copied in, and sequences continue where they were.
 use amalgam_store::{
     backup::{
         BackupContents, BackupEntry, BackupManifest, BackupReader, BackupSequence, BackupTable, BackupWriter,
@@ -29,7 +29,7 @@ const OTHERS: &str = "
 const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 const SIZE: &str =
     "SELECT COALESCE(sum(pg_table_size(format('%I', name)::regclass)), 0)::bigint FROM unnest($1::text[]) AS name";
-/// Behind or between these come names as the schema has them.
+/// The names of the schema follow these texts.
 const COPY: &str = "COPY ";
 const FROM: &str = " FROM ";
 const FROM_STDIN: &str = " FROM STDIN";
@@ -41,7 +41,7 @@ const SEQUENCE: &str = "SELECT last_value, is_called FROM ";
 const SET_SEQUENCE: &str = "SELECT setval($1::text::regclass, $2::bigint, $3::boolean)";
 
 impl Postgres {
-    /// About how many bytes the tables have.
+    /// The approximate size of the tables, in bytes.
     pub async fn size(url: &str, options: &PostgresOptions) -> Result<u64, PostgresOpenError> {
         let driven = MigrationConnection::to(url, options).await?;
         let tables = catalog::tables(&driven.client, MIGRATIONS).await?;
@@ -50,7 +50,8 @@ impl Postgres {
         Ok(row.try_get::<_, i64>(0).map_err(failed)?.unsigned_abs())
     }
 
-    /// Writes every table of ours to a backup. `progress` is told how many bytes were written since it was last called.
+    /// Writes every table of the store to a backup. Calls `progress` with the number of bytes written since its last
+    /// call.
     pub async fn dump(
         url: &str,
         options: &PostgresOptions,
@@ -80,12 +81,12 @@ impl Postgres {
         Ok(contents)
     }
 
-    /// Whether this binary could load a backup: its migrations are known.
+    /// Whether this binary can load a backup: it must have the backup's migrations.
     pub fn check_backup(manifest: &BackupManifest) -> Result<(), PostgresOpenError> {
         known(&manifest.migrations).map(drop)
     }
 
-    /// Whether the database has none of our tables, or no row in them.
+    /// Whether the database has no tables of the store, or no rows in them.
     pub async fn is_empty(url: &str, options: &PostgresOptions) -> Result<bool, PostgresOpenError> {
         let driven = MigrationConnection::to(url, options).await?;
         for TableColumns { table, .. } in catalog::tables(&driven.client, MIGRATIONS).await? {
@@ -111,8 +112,7 @@ impl Postgres {
         Ok(row.try_get::<_, i64>(0).map_err(failed)?.unsigned_abs())
     }
 
-    /// Puts a backup in the place of everything that our tables hold, in one transaction. `progress` as with
-    /// [`Postgres::dump`].
+    /// Replaces the contents of the store by a backup, in one transaction. `progress` as with [`Postgres::dump`].
     pub async fn load(
         url: &str,
         options: &PostgresOptions,
@@ -127,7 +127,7 @@ impl Postgres {
         let tables = catalog::tables(&transaction, known(&manifest.migrations)?).await?;
         refuse_other_tables(&tables, &manifest.tables)?;
         for TableColumns { table, .. } in &tables {
-            // The columns are those of the backup, in its order.
+            // The columns in the order of the backup.
             let Some(saved) = manifest.tables.iter().find(|saved| saved.name == *table) else { continue };
             load_table(&transaction, backup, saved, progress).await?;
         }
@@ -144,7 +144,7 @@ impl Postgres {
     }
 }
 
-/// The migrations that a backup has, or why it does not fit this binary.
+/// The migrations of a backup, or the reason why the backup does not fit this binary.
 fn known(applied: &[Applied]) -> Result<&'static [migrate::Migration], PostgresOpenError> {
     let pending = migrate::pending(MIGRATIONS, applied).map_err(PostgresOpenError::Schema)?;
     Ok(MIGRATIONS.get(..MIGRATIONS.len() - pending.len()).unwrap_or_default())
@@ -162,7 +162,7 @@ async fn dump_table(
     let mut stream = std::pin::pin!(stream);
     let mut rows = 0;
     while let Some(some) = stream.try_next().await.map_err(failed)? {
-        // Line breaks inside of values are escaped.
+        // Line breaks inside values are escaped.
         rows += some.iter().filter(|byte| **byte == b'\n').count() as u64;
         entry.write(&some)?;
         progress(some.len() as u64);
@@ -177,7 +177,7 @@ async fn sequence_state(client: &Client, sequence: OwnedSequence) -> Result<Back
     Ok(BackupSequence { table, column, last_value, is_called })
 }
 
-/// The migrations of the backup have made these tables, so that a difference is a fault of the file.
+/// The migrations of the backup have created these tables, so a difference is an error of the file.
 fn refuse_other_tables(made: &[TableColumns], saved: &[BackupTable]) -> Result<(), PostgresBackupError> {
     let sorted = |mut columns: Vec<String>| {
         columns.sort_unstable();
@@ -216,7 +216,7 @@ async fn load_table(
     }
 }
 
-/// Where lines for a table go.
+/// The writer of a table's lines.
 pub(super) async fn copy_in<'a>(
     transaction: &Transaction<'_>,
     table: &str,
@@ -226,7 +226,7 @@ pub(super) async fn copy_in<'a>(
     transaction.copy_in(&statement).await.map_err(failed)
 }
 
-/// Removes our tables.
+/// Drops the tables of the store.
 pub(super) async fn drop_tables(
     transaction: &Transaction<'_>,
     tables: &[TableColumns],

@@ -1,8 +1,8 @@
-//! Writes of turns that waited together, in one transaction and one way to the server.
+//! Writes of turns that waited together, in one transaction and one round trip to the server.
 //!
-//! Each write begins with a statement that holds the response: it changes the row if the response is this process's and
-//! has not ended, and leaves the write's mark there. Everything else of the write happens only where that mark is, so a
-//! write that has lost its response writes nothing, without waiting for the outcome of other statements.
+//! Each write begins with a statement that locks the response: it changes the row if this process owns the response and
+//! it has not ended, and puts the write's mark there. All other statements of the write have an effect only where that
+//! mark is, so a write that has lost its response writes nothing, without waiting for the results of other statements.
 
 pub(super) mod columns;
 mod conversation_items;
@@ -30,8 +30,9 @@ use super::{
 };
 
 statements! {
-    /// Responses that come into being. The items of each take the place behind their parent's, or begin a run of their own if
-    /// that is taken; then the head. The parent is locked against deletion meanwhile; where it is gone nothing is written.
+    /// New responses. The items of each take the position after their parent's, or begin a run of their own if that is
+    /// taken; then the head is inserted. The parent is locked against deletion meanwhile; without a parent nothing is
+    /// written.
     UserSql BEGIN = "
         WITH new AS (
             SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[],
@@ -66,19 +67,19 @@ statements! {
             upstream, provenance
         FROM new JOIN (SELECT * FROM place UNION ALL SELECT * FROM fork) AS taken ON taken.response_id = new.id
         RETURNING id";
-    /// It runs from now on, here. A queued turn belongs to the process that starts it, and it starts once.
+    /// Starts queued turns in this process. A queued turn belongs to the process that starts it, and it starts once.
     UserSql START = "
         UPDATE responses SET status = 'in_progress', process = $6, mark = $5
         WHERE tenant_id = $1 AND user_id = $2 AND stem = $3 AND id = $4
             AND status = 'queued' AND (process = $6 OR process IS NULL)
         RETURNING 1";
-    /// Nothing about the response itself changes.
+    /// Locks responses without changing them.
     UserSql HOLD = "
         UPDATE responses SET mark = $5
         WHERE tenant_id = $1 AND user_id = $2 AND stem = $3 AND id = $4
             AND process = $6 AND status IN ('queued', 'in_progress')
         RETURNING 1";
-    /// It ends. Its input comes back only for a conversation.
+    /// Ends responses. Returns the input only for a conversation.
     UserSql END = "
         WITH held AS (
             UPDATE responses SET status = $7, completed_at = $8, ended_at = $8, error = $9, incomplete_reason = $10,
@@ -92,7 +93,8 @@ statements! {
         WHERE items.chain = held.chain AND items.position = held.position
             AND items.tenant_id = $1 AND items.user_id = $2
         RETURNING held.conversation_id, CASE WHEN held.conversation_id IS NOT NULL THEN items.input END";
-    /// Events and nothing else: the rows are locked, so that no other process ends the responses meanwhile, but not changed.
+    /// For writes that only add events: locks the rows, so that no other process ends the responses meanwhile, without
+    /// changing them.
     UserSql ONLY_EVENTS = "
         INSERT INTO stream_events (tenant_id, user_id, response_id, first, last, frames)
         SELECT new.tenant_id, new.user_id, new.id, new.first, new.last, new.frames
@@ -120,7 +122,7 @@ statements! {
                 retries, request, response, cut, usage, losses, error, base_response, base_number, base_shared)
             JOIN responses ON responses.tenant_id = new.tenant_id AND responses.stem = new.stem AND responses.id = new.id
                 AND responses.user_id = new.user_id AND responses.mark = new.mark";
-    /// The output of a turn that was cancelled from outside, unless it is known.
+    /// The output of a turn that was cancelled by another request, unless it is stored.
     UserSql COMPLETE_CANCELLED = "
         WITH completed AS (
             UPDATE responses SET usage = $5, provenance = $6
@@ -133,7 +135,7 @@ statements! {
                 AND items.tenant_id = $1 AND items.user_id = $2
         )
         SELECT pg_notify('amalgam_changed', id)::text FROM completed";
-    /// The calls of responses that have ended without them.
+    /// The model calls of responses that have ended without them.
     UserSql LATE_TRANSCRIPTS = "
         INSERT INTO transcripts (tenant_id, user_id, response_id, number, upstream, model, asked_at, first_token_ms,
             duration_ms, retries, request, response, cut, usage, losses, error, base_response, base_number, base_shared)
@@ -162,11 +164,11 @@ statements! {
             AND process IS NOT NULL
             AND EXISTS (SELECT FROM responses
                 WHERE tenant_id = $1 AND user_id = $2 AND stem = $3 AND id = $4 AND mark = $5)";
-    /// What the model's server sent last, for a response that this write has ended.
+    /// The upstream's last answer, for a response that this write has ended.
     UserSql KEEP_RAW_ANSWER = "
         UPDATE responses SET raw_answer = $6
         WHERE tenant_id = $1 AND user_id = $2 AND stem = $3 AND id = $4 AND mark = $5";
-    /// Items at the end of a conversation that is still there. One that it has already stays where it is.
+    /// Appends items to a conversation that still exists. An item that it already has keeps its position.
     UserSql APPEND = "
         WITH conversation AS (
             UPDATE conversations SET next_position = next_position + cardinality($4::text[])
@@ -178,7 +180,7 @@ statements! {
         FROM conversation, unnest($4::text[], $5::text[]) WITH ORDINALITY AS added (id, item, number)
         ON CONFLICT DO NOTHING";
     OperatorSql NOTIFY = "SELECT pg_notify('amalgam_changed', changed.id) FROM unnest($1::text[]) AS changed (id)";
-    /// What can be known of a write whose answer was lost.
+    /// Finds a write whose result was lost.
     UserSql FIND_WRITE = "
         SELECT mark,
             EXISTS (SELECT FROM stream_events
@@ -186,14 +188,14 @@ statements! {
         FROM responses WHERE tenant_id = $1 AND user_id = $2 AND stem = $3 AND id = $4";
 }
 
-/// Runs the writes, all in one transaction; each is about another response. After a failure none of them happened, unless
-/// it is [`FailureKind::Disconnected`].
+/// Runs the writes, all in one transaction; each is for another response. After a failure none of them was committed,
+/// unless it is [`FailureKind::Disconnected`].
 pub(super) async fn run(connection: &Connection, jobs: &[Job]) -> Result<Vec<WriteOutcome>, PostgresFailure> {
     let needed = needed(jobs);
     for sql in needed.iter().copied().chain([APPEND.into(), NOTIFY.into()]) {
         connection.prepared(sql).await?;
     }
-    // Only its row knows whether a response that ends belongs to a conversation; one that begins says so.
+    // Only its row says whether a response that ends belongs to a conversation; a new one has this in its write.
     let look = jobs.iter().any(|job| job.write.begin.is_none() && job.write.end.is_some())
         || jobs.iter().any(|job| !job.write.settlements.is_empty());
     let appended = appended_at_once(jobs);
@@ -234,7 +236,7 @@ pub(super) async fn run(connection: &Connection, jobs: &[Job]) -> Result<Vec<Wri
     Ok(written)
 }
 
-/// Whether a write whose answer was lost has happened.
+/// Whether a write whose result was lost has been committed.
 pub(super) async fn has_happened(connection: &Connection, job: &Job) -> Result<bool, PostgresFailure> {
     let (last, first) = match &job.write.events {
         Some(events) => (Some(signed(events.last)), Some(signed(events.first))),
@@ -244,11 +246,11 @@ pub(super) async fn has_happened(connection: &Connection, job: &Job) -> Result<b
     let found = connection.row(FIND_WRITE, &[&key.tenant_id, &key.user, &key.stem, &key.id, &last, &first]).await?;
     let Some(row) = found else { return Ok(false) };
     let has_mark = row.try_get::<_, i64>(0)? == job.mark;
-    // A process that changed the row since has seen it, so the beginning is there.
+    // A process that changed the row later has read it, so the beginning was committed.
     Ok(has_mark || job.write.begin.is_some() || job.is_events_only() && row.try_get(1)?)
 }
 
-/// Adds the work of a turn that was ended from outside: its calls and, if it was cancelled, its output.
+/// Adds the data of a turn that was ended by another writer: its model calls and, if it was cancelled, its output.
 pub(super) async fn add_unfinished(connection: &Connection, job: &Job) -> Result<(), PostgresFailure> {
     let statement = connection.prepared(LATE_TRANSCRIPTS).await?;
     columns::transcripts(connection.client(), &statement, std::slice::from_ref(job)).await?;
@@ -265,11 +267,11 @@ pub(super) async fn add_unfinished(connection: &Connection, job: &Job) -> Result
     Ok(())
 }
 
-/// The places of the answers that show which writes are this process's to make.
+/// The positions of the results that show which writes are not lost.
 struct OutcomePositions {
-    /// Of all writes that begin a response, and of all that only add events: the ids of those that are kept.
+    /// The ids of the written responses, for all writes that begin a response, and for all that only add events.
     together: Vec<usize>,
-    /// Of each other write: a row, if it is kept.
+    /// A row for each other write that was not lost.
     each: Vec<Option<usize>>,
 }
 
@@ -297,7 +299,7 @@ fn changed(jobs: &[Job]) -> Vec<Cow<'_, str>> {
     awaited.chain(queued).chain(sessions).collect()
 }
 
-/// The statement that holds a response, and whether it does so for many at once.
+/// The statement that locks a response, and whether it locks many at once.
 fn holding(job: &Job) -> (Sql, bool) {
     match &job.write {
         write if write.begin.is_some() => (BEGIN.into(), true),
@@ -308,7 +310,7 @@ fn holding(job: &Job) -> (Sql, bool) {
     }
 }
 
-/// Every statement that these writes take, as often as it comes.
+/// All statements that these writes need, each as often as it is needed.
 fn needed(jobs: &[Job]) -> Vec<Sql> {
     let any = |is_so: fn(&Job) -> bool, sql: Sql| jobs.iter().any(is_so).then_some(sql);
     let mut needed: Vec<Sql> = Vec::new();
@@ -329,7 +331,7 @@ fn needed(jobs: &[Job]) -> Vec<Sql> {
     needed
 }
 
-/// Statements on their way.
+/// The statements of a batch.
 struct BatchPipeline<'a> {
     connection: &'a Connection,
     pipeline: Pipeline<'a>,
@@ -345,7 +347,7 @@ impl<'a> BatchPipeline<'a> {
         self.connection.known(sql.into()).expect("everything that is needed was prepared")
     }
 
-    /// The statements that hold the responses.
+    /// Sends the statements that lock the responses.
     fn hold(&mut self, jobs: &'a [Job]) -> OutcomePositions {
         let client = self.connection.client();
         let mut together = Vec::new();
@@ -394,7 +396,7 @@ impl<'a> BatchPipeline<'a> {
         })
     }
 
-    /// What the writes do beside holding their responses.
+    /// Sends the other statements of the writes.
     fn rest(&mut self, jobs: &'a [Job]) {
         for job in jobs {
             if let Some(events) = job.write.events.as_ref().filter(|_| !job.is_events_only()) {
@@ -426,7 +428,8 @@ impl<'a> BatchPipeline<'a> {
         }
     }
 
-    /// What turns append to their sessions, in the order of sessions, so that two batches cannot deadlock.
+    /// Sends the messages that turns append to their sessions, in the order of sessions, so that two batches cannot
+    /// deadlock.
     fn session_ends(&mut self, jobs: &'a [Job]) {
         let mut ends: Vec<_> = jobs
             .iter()
@@ -478,7 +481,8 @@ impl<'a> BatchPipeline<'a> {
         });
     }
 
-    /// Conversations in their order, so that two batches cannot deadlock; notifications; the end.
+    /// Sends the items of conversations, in order, so that two batches cannot deadlock; then the notifications and the
+    /// commit.
     fn finish(&mut self, mut appended: Vec<AppendedItems<'a>>, changed: Vec<Cow<'a, str>>, single: bool) {
         let client = self.connection.client();
         appended.sort_by(|one, other| one.conversation.cmp(&other.conversation));
@@ -500,7 +504,7 @@ impl<'a> BatchPipeline<'a> {
     }
 }
 
-/// Status, content type and body of an answer; nothing of them when the answer is the stored response.
+/// Status, content type and body of an answer; all `None` if the answer is the stored response.
 pub(super) fn answer_columns(answer: &Answer) -> (Option<i32>, Option<&str>, Option<&[u8]>) {
     match answer {
         Answer::Stored => (None, None, None),

@@ -1,6 +1,6 @@
-//! The tables of this program in a database: which there are, what columns they have, and in which order rows can be written.
+//! The tables of this program in a database: their columns, and the order in which rows can be written.
 //!
-//! Which tables are ours is what the migrations say. Their columns are read from the database.
+//! The migrations determine which tables belong to this program. Their columns are read from the database.
 use std::collections::{BTreeMap, BTreeSet};
 
 use amalgam_store::migrate::Migration;
@@ -15,11 +15,11 @@ const COLUMNS: &str = "
     WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition
         AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
     ORDER BY c.relname, a.attnum";
-/// Which tables have rows that must exist before those of another one.
+/// References between tables: rows of the referenced table must be written first.
 const REFERENCES: &str = "
     SELECT c.conrelid::regclass::text, c.confrelid::regclass::text FROM pg_constraint c
     WHERE c.contype = 'f' AND c.connamespace = current_schema()::regnamespace";
-/// Columns whose values are drawn from a sequence that belongs to them.
+/// Columns with a sequence of their own, which supplies their values.
 const SEQUENCES: &str = "
     SELECT t.relname::text, a.attname::text, format('%I.%I', n.nspname, s.relname)
     FROM pg_depend d
@@ -35,7 +35,7 @@ const SEQUENCES: &str = "
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TableColumns {
     pub(super) table: String,
-    /// With their types, as PostgreSQL writes them.
+    /// The columns with their types, as PostgreSQL writes them.
     pub(super) columns: Vec<(String, String)>,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct OwnedSequence {
     pub(super) name: String,
 }
 
-/// Our tables that the database has, each after those that it refers to.
+/// The tables of this program in the database, each after those that it refers to.
 pub(super) async fn tables(
     client: &impl GenericClient,
     migrations: &[Migration],
@@ -70,7 +70,7 @@ pub(super) async fn tables(
     Ok(in_order(found, &references))
 }
 
-/// The sequences of our tables.
+/// The sequences of these tables.
 pub(super) async fn sequences(
     client: &impl GenericClient,
     tables: &[TableColumns],
@@ -86,14 +86,14 @@ pub(super) async fn sequences(
     Ok(found)
 }
 
-/// Those without references to others that are still to come, until none is left.
+/// Sorts tables so that each comes after those that it refers to.
 fn in_order(mut found: BTreeMap<String, TableColumns>, references: &[(String, String)]) -> Vec<TableColumns> {
     let mut ordered: Vec<TableColumns> = Vec::with_capacity(found.len());
     while !found.is_empty() {
         let waits = |table: &String| {
             references.iter().any(|(from, to)| from == table && to != table && found.contains_key(to.as_str()))
         };
-        // A circle of references has no order; PostgreSQL will say so.
+        // Circular references have no order; PostgreSQL then reports an error.
         let next = found.keys().find(|table| !waits(table)).or(found.keys().next()).cloned();
         ordered.extend(next.and_then(|table| found.remove(&table)));
     }
@@ -126,12 +126,12 @@ fn created_tables(migrations: &[Migration]) -> BTreeSet<String> {
     tables
 }
 
-/// A name of the schema inside of a statement.
+/// Quotes a name of the schema for a statement.
 pub(super) fn identifier(name: &str) -> String {
     ["\"", &name.replace('"', "\"\""), "\""].concat()
 }
 
-/// Names with commas between.
+/// Quoted names, separated by commas.
 pub(super) fn identifiers<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     names.into_iter().map(identifier).collect::<Vec<_>>().join(", ")
 }

@@ -1,8 +1,9 @@
-//! Taking responses away, and their items as soon as nothing builds on them.
+//! Deletes responses, and their items as soon as no other response continues them.
 //!
-//! A response that is deleted leaves its row of items behind, marked as gone. Rows at the end of a run that are not
-//! needed any more are emptied but stay: their positions must not be taken by others while a request may still be about to
-//! continue the deleted response. A run without a row that is needed goes as a whole, and then its parent's is looked at.
+//! The row of items of a deleted response stays, marked as deleted. Rows at the end of a run that are not needed any
+//! more are emptied but stay: their positions must not be taken by others while a request may still be about to
+//! continue the deleted response. A run in which no row is needed is deleted as a whole, and then its parent's run is
+//! examined.
 use amalgam_core::{Scope, StoreError};
 use amalgam_store::{
     session_queue::{deleted_record, release},
@@ -27,7 +28,7 @@ statements! {
         )
         SELECT chain, position, pg_notify('amalgam_changed', id)::text FROM deleted";
     UserSql DELETE_EVENTS = "DELETE FROM stream_events WHERE tenant_id = $1 AND user_id = $2 AND response_id = $3";
-    /// The calls of these responses, but not what the calls of others build on.
+    /// The model calls of these responses, except those that other calls refer to.
     UserSql DELETE_TRANSCRIPTS = "
         WITH RECURSIVE needed (response_id, number) AS (
             SELECT later.base_response, later.base_number FROM transcripts later
@@ -41,14 +42,14 @@ statements! {
         WHERE tenant_id = $1 AND user_id = $2 AND response_id = ANY ($3)
             AND NOT EXISTS (SELECT FROM needed
                 WHERE needed.response_id = transcripts.response_id AND needed.number = transcripts.number)";
-    /// One deletion in a run at a time: two at once would each take the other's items for needed.
+    /// One deletion in a run at a time: of two concurrent ones each would see the items of the other as needed.
     OperatorSql LOCK_CHAIN = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))";
-    /// Waits for children that are coming into being; those that come later find the row gone.
+    /// Waits for children that are being inserted; later ones find the row deleted.
     UserSql LOCK_ROW = "
         SELECT 1 FROM items WHERE tenant_id = $1 AND user_id = $2 AND chain = $3 AND position = $4 FOR UPDATE";
     UserSql MARK_GONE = "
         UPDATE items SET gone = true WHERE tenant_id = $1 AND user_id = $2 AND chain = $3 AND position = $4";
-    /// The last row of a run that is there for itself or for a fork.
+    /// The last row of a run that its own response or a fork still needs.
     UserSql LAST_NEEDED = "
         SELECT position FROM items
         WHERE tenant_id = $1 AND user_id = $2 AND chain = $3
@@ -73,7 +74,7 @@ pub(super) struct DeletedResponse<'a> {
     pub(super) id: &'a str,
 }
 
-/// Deletes a response; whether there was one.
+/// Deletes a response. Returns whether it existed.
 pub(super) async fn delete(pool: &Pool, response: DeletedResponse<'_>) -> Result<bool, StoreError> {
     pool.once(move |mut connection: Lease| async move {
         connection.begin().await?;
@@ -95,8 +96,8 @@ async fn delete_within(connection: &Connection, response: DeletedResponse<'_>) -
     connection.row(LOCK_CHAIN, &[&chain]).await?;
     connection.row(LOCK_ROW, &[&tenant_id, &user, &chain, &position]).await?;
     connection.execute(MARK_GONE, &[&tenant_id, &user, &chain, &position]).await?;
-    // The calls of a response go with its items: a turn that goes on from it may be about to keep only what is new in its
-    // own calls.
+    // The model calls of a response are deleted with its items: a turn that continues it may be about to store only the
+    // part of its request that is new.
     let gone = tidy(connection, tenant_id, user, chain).await?;
     if !gone.is_empty() {
         connection.execute(DELETE_TRANSCRIPTS, &[&tenant_id, &user, &gone]).await?;
@@ -104,8 +105,8 @@ async fn delete_within(connection: &Connection, response: DeletedResponse<'_>) -
     Ok(true)
 }
 
-/// Empties what is not needed at the end of a run that is locked; the responses whose items went. Runs are locked from a fork
-/// to its parent, so that two transactions cannot deadlock.
+/// Empties the rows at the end of a locked run that are not needed. Returns the responses whose items were deleted.
+/// Runs are locked from a fork to its parent, so that two transactions cannot deadlock.
 async fn tidy(
     connection: &Connection,
     tenant_id: i64,

@@ -1,4 +1,4 @@
-//! One connection: how it is made, what it has prepared, and what its errors mean.
+//! One connection: opening it, its prepared statements, and the meaning of its errors.
 use std::{
     collections::HashMap,
     sync::{
@@ -23,7 +23,7 @@ use super::{address::Address, tls::Session};
 /// A value for a statement.
 pub(super) type Param<'a> = &'a (dyn ToSql + Sync);
 
-/// Makes connections; cheap to clone.
+/// Opens connections; cheap to clone.
 #[derive(Clone)]
 pub(super) struct Connector {
     address: Arc<Address>,
@@ -33,11 +33,11 @@ pub(super) struct Connector {
     idle_ms: String,
 }
 
-/// Setting up a session that was cut is tried this often.
+/// The number of attempts to set up a session that the server ends.
 const TRIES: usize = 3;
 
-/// What every session of ours is set to. Every statement finds its rows through an index; a plan that was made while a
-/// table was small must not read all of it once it is large, and the rules of locking are those of READ COMMITTED.
+/// The settings of every session. Every statement must use an index: a plan that was made while a table was small must
+/// not read all of a large table. The locks rely on READ COMMITTED.
 const SETTINGS: &str = "
     SET default_transaction_isolation = 'read committed';
     SET plan_cache_mode = force_generic_plan;
@@ -54,13 +54,13 @@ const DEADLINES: &str = "SELECT set_config('statement_timeout', $1, false),
     set_config('idle_in_transaction_session_timeout', $2, false)";
 
 impl Connector {
-    /// `wait` bounds how long a connection takes, `statement` how long the server works on one statement.
+    /// `wait` limits the time to connect, `statement` the time of the server for one statement.
     pub(super) fn new(address: Arc<Address>, tls: MakeRustlsConnect, wait: Duration, statement: Duration) -> Self {
         let (statement_ms, idle_ms) = (statement.as_millis().to_string(), (2 * statement.as_millis()).to_string());
         Self { address, tls, wait, statement_ms, idle_ms }
     }
 
-    /// A new connection, within the wait. A session may be ended as any other while it is being set up.
+    /// Opens a connection within the time limit. The server may end the session while it is set up.
     pub(super) async fn connect(&self) -> Result<Connection, StoreError> {
         self.within(async {
             let mut tries = 0;
@@ -80,7 +80,7 @@ impl Connector {
         let (client, driver) = self.address.config.connect(self.tls.clone()).await?;
         let mut task = JoinSet::new();
         task.spawn(async move {
-            // Requests that wait for an answer get the error.
+            // Requests that wait for an answer get the same error.
             let _ = driver.await;
         });
         let deadlines: [(Param<'_>, Type); 2] = [(&self.statement_ms, Type::TEXT), (&self.idle_ms, Type::TEXT)];
@@ -96,12 +96,12 @@ impl Connector {
         })
     }
 
-    /// A connection that the caller drives, without our settings. The failure does not name the address.
+    /// A connection that the caller drives, without these settings. The failure does not contain the address.
     pub(super) async fn open(&self) -> Result<(Client, tokio_postgres::Connection<Socket, Session>), PostgresFailure> {
         self.within(async { Ok(self.address.config.connect(self.tls.clone()).await?) }).await
     }
 
-    /// The failure to connect, with the address that was tried.
+    /// The failure to connect, with the address.
     pub(super) fn unavailable(&self, failure: PostgresFailure) -> StoreError {
         StoreError::Unavailable(format!("{}: {}", self.address, failure.text))
     }
@@ -122,18 +122,18 @@ pub struct Connection {
     client: Client,
     prepared: Mutex<HashMap<u64, Statement>>,
     in_transaction: bool,
-    /// The work of its caller ran before on another connection, which broke.
+    /// Whether the caller's work ran before on another connection, which broke.
     repeated: bool,
-    /// What the transaction notifies other tasks of.
+    /// The topics to notify after the commit.
     topics: Mutex<Vec<String>>,
-    /// The server has ended the session, or is about to.
+    /// Whether the server has ended the session, or is about to.
     cut: AtomicBool,
-    /// Moves bytes; ends with the connection.
+    /// The task that transfers bytes; ends with the connection.
     _task: JoinSet<()>,
 }
 
 impl Connection {
-    /// The driver's side of it.
+    /// The driver's client.
     pub(super) fn client(&self) -> &Client {
         &self.client
     }
@@ -142,7 +142,7 @@ impl Connection {
         self.client.is_closed()
     }
 
-    /// The statement as this connection knows it; prepared at first use.
+    /// The prepared statement of this connection; prepared at first use.
     pub(super) async fn prepared(&self, sql: impl Into<Sql>) -> Result<Statement, PostgresFailure> {
         let sql = sql.into();
         if let Some(statement) = self.known(sql) {
@@ -153,24 +153,24 @@ impl Connection {
         Ok(statement)
     }
 
-    /// The statement if it was prepared.
+    /// The statement, if it is prepared.
     pub(super) fn known(&self, sql: Sql) -> Option<Statement> {
         self.prepared.lock().unwrap_or_else(PoisonError::into_inner).get(&sql.key).cloned()
     }
 
-    /// Runs a statement; its rows.
+    /// Runs a statement and returns its rows.
     pub(super) async fn rows(&self, sql: impl Into<Sql>, params: &[Param<'_>]) -> Result<Vec<Row>, PostgresFailure> {
         let statement = self.prepared(sql).await?;
         self.noted(self.client.query(&statement, params).await)
     }
 
-    /// Runs a statement; its row, if there is one.
+    /// Runs a statement and returns its first row; `None` if there is none.
     pub(super) async fn row(&self, sql: impl Into<Sql>, params: &[Param<'_>]) -> Result<Option<Row>, PostgresFailure> {
         let statement = self.prepared(sql).await?;
         self.noted(self.client.query_opt(&statement, params).await)
     }
 
-    /// Runs a statement; how many rows it changed.
+    /// Runs a statement and returns the number of changed rows.
     pub(super) async fn execute(&self, sql: impl Into<Sql>, params: &[Param<'_>]) -> Result<u64, PostgresFailure> {
         let statement = self.prepared(sql).await?;
         self.noted(self.client.execute(&statement, params).await)
@@ -178,14 +178,14 @@ impl Connection {
 }
 
 impl Connection {
-    /// Begins a transaction. Until [`Connection::end`] the connection is not used for anything else: one that is dropped before
-    /// is closed, and the transaction is rolled back.
+    /// Begins a transaction. Until [`Connection::end`] the connection is not used for other work. If it is dropped
+    /// before, it is closed, and the transaction is rolled back.
     pub(super) async fn begin(&mut self) -> Result<(), PostgresFailure> {
         self.in_transaction = true;
         self.noted(self.client.batch_execute("BEGIN").await)
     }
 
-    /// Runs work in a transaction, whose beginning is sent together with the first statement.
+    /// Runs work in a transaction. `BEGIN` is sent together with the first statement.
     pub(super) async fn in_transaction<'c, T>(
         &'c mut self,
         work: impl FnOnce(&'c Self) -> BoxFuture<'c, Result<T, PostgresFailure>>,
@@ -208,13 +208,13 @@ impl Connection {
         done
     }
 
-    /// Prepares it for the next caller, whose work may have run before.
+    /// Prepares the connection for its next caller; `repeated` says that the work may have run before.
     pub(super) fn start(&mut self, repeated: bool) {
         self.repeated = repeated;
         self.take_topics();
     }
 
-    /// Whether the work of the caller ran before on another connection, which broke.
+    /// Whether the caller's work ran before on another connection, which broke.
     pub(super) fn is_repeated(&self) -> bool {
         self.repeated
     }
@@ -224,12 +224,12 @@ impl Connection {
         self.topics.lock().unwrap_or_else(PoisonError::into_inner).push(topic);
     }
 
-    /// The topics that were added.
+    /// Removes and returns the topics that were added.
     pub(super) fn take_topics(&self) -> Vec<String> {
         std::mem::take(&mut *self.topics.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether the next caller can use it.
+    /// Whether the next caller can use the connection.
     pub(super) fn is_reusable(&self) -> bool {
         !self.in_transaction && !self.is_closed() && !self.cut.load(Ordering::Relaxed)
     }
@@ -245,7 +245,7 @@ impl Connection {
     }
 }
 
-/// How work on a connection failed.
+/// The failure of work on a connection.
 #[derive(Debug, thiserror::Error)]
 #[error("{text}")]
 pub struct PostgresFailure {
@@ -253,18 +253,18 @@ pub struct PostgresFailure {
     text: String,
 }
 
-/// What can be done about a failure.
+/// What a caller can do about a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FailureKind {
-    /// The connection is lost, and it is not known whether the last commit happened.
+    /// The connection is lost, and the last commit may or may not have happened.
     Disconnected,
-    /// The server did nothing because of a concurrent transaction: the same may work now.
+    /// The server did nothing because of a concurrent transaction: the same work may succeed now.
     Contended,
-    /// The server did nothing, and cannot now.
+    /// The server did nothing, and cannot at present.
     Unavailable,
     /// The row exists already.
     Duplicate,
-    /// A defect: the statement or a value is wrong.
+    /// A bug: the statement or a value is wrong.
     Broken,
 }
 
@@ -273,17 +273,17 @@ impl PostgresFailure {
         self.kind
     }
 
-    /// No answer came in time: the connection cannot be used any more.
+    /// No answer arrived in time, so the connection cannot be used any more.
     pub(super) fn timed_out() -> Self {
         Self { kind: FailureKind::Disconnected, text: "the database did not answer in time".to_owned() }
     }
 
-    /// Concurrent requests were in the way every time.
+    /// Concurrent requests conflicted with every attempt.
     pub(super) fn contended(text: impl Into<String>) -> Self {
         Self { kind: FailureKind::Contended, text: text.into() }
     }
 
-    /// A value that this program cannot have written.
+    /// An invalid value, which this program cannot have written.
     pub(super) fn broken(text: impl Into<String>) -> Self {
         Self { kind: FailureKind::Broken, text: text.into() }
     }
@@ -310,18 +310,18 @@ impl From<StoreError> for PostgresFailure {
 impl From<Error> for PostgresFailure {
     fn from(error: Error) -> Self {
         let Some(reported) = error.as_db_error() else {
-            // The driver's errors about values are ours; everything else is the connection's.
+            // Errors of the driver about values are bugs of this program; all other errors are the connection's.
             let text = full_text(&error);
             let ours = ["parameter", "column", "rows", "encoding"].iter().any(|word| error.to_string().contains(word));
             return Self { kind: if ours { FailureKind::Broken } else { FailureKind::Disconnected }, text };
         };
-        // Only the message: details repeat what was stored.
+        // Only the message: details contain stored values.
         let text = format!("{} ({})", reported.message(), reported.code().code());
         Self { kind: kind_of(reported.code()), text }
     }
 }
 
-/// The driver's message and what caused it; each says only its own level.
+/// The messages of an error and of its causes, because each prints only its own level.
 fn full_text(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
@@ -335,17 +335,17 @@ fn full_text(error: &Error) -> String {
 
 fn kind_of(code: &SqlState) -> FailureKind {
     match code.code() {
-        // Shutdown, crash, "starting up", a session that was ended; statements that were prepared for other tables, or are
-        // not known any more: a new session is as good as any.
+        // Shutdown, crash, "starting up", a terminated session; statements that were prepared for other tables, or are
+        // missing: a new session solves it.
         "57P01" | "57P02" | "57P03" | "57P05" | "25P03" | "0A000" | "26000" => FailureKind::Disconnected,
         // Serialisation, deadlock.
         "40001" | "40P01" => FailureKind::Contended,
         "23505" => FailureKind::Duplicate,
-        // Cancelled by a deadline, a lock that was not to be had, a server that takes no writes.
+        // A statement time-out, a lock time-out, a server that accepts no writes.
         "57014" | "55P03" | "25006" => FailureKind::Unavailable,
         code => match code.get(..2) {
             Some("08") => FailureKind::Disconnected,
-            // Resources (disk, memory, connections), the system itself, a password that is not accepted any more.
+            // Resources (disk, memory, connections), the system itself, a password that is no longer valid.
             Some("53" | "58" | "28") => FailureKind::Unavailable,
             _ => FailureKind::Broken,
         },

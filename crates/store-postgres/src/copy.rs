@@ -1,6 +1,7 @@
-//! The target of `amalgam copy`: rows arrive in batches, and each batch notes in the same transaction how far the copy is.
+//! The target of `amalgam copy`: rows arrive in batches, and each batch records the progress in the same transaction.
 //!
-//! The notes are in the table `amalgam_copy`, which exists while a copy is not finished. A server refuses such a database.
+//! The progress is in the table `amalgam_copy`, which exists while a copy is not finished. A server refuses such a
+//! database.
 use amalgam_store::transfer::{ColumnForm, TableDigest, TransferColumn, TransferTable};
 use bytes::Bytes;
 use futures_util::{SinkExt as _, TryStreamExt as _};
@@ -20,7 +21,7 @@ const NOTE: &str = "
     ON CONFLICT (source, name) DO UPDATE SET rows = amalgam_copy.rows + excluded.rows";
 const NOTED: &str = "SELECT rows FROM amalgam_copy WHERE source = $1 AND name = $2";
 const SET_SEQUENCE: &str = "SELECT setval($1::text::regclass, GREATEST($2::bigint, 1), $2::bigint > 0)";
-/// Names as the schema has them come between these.
+/// The names of the schema are inserted between these texts.
 const COPY: &str = "COPY (SELECT ";
 const FROM: &str = " FROM ";
 const TO_STDOUT: &str = ") TO STDOUT";
@@ -35,7 +36,7 @@ pub struct CopyTarget {
 }
 
 impl Postgres {
-    /// Prepares a database: one that is empty, or that a copy from the same source was begun into.
+    /// Prepares a database that is empty, or that has an unfinished copy from the same source.
     pub async fn copy_target(
         url: &str,
         options: &PostgresOptions,
@@ -68,7 +69,7 @@ impl Postgres {
 }
 
 impl CopyTarget {
-    /// The tables that are to be filled, in this order.
+    /// The tables to fill, in this order.
     pub fn tables(&self) -> Result<Vec<TransferTable>, PostgresBackupError> {
         let table = |known: &TableColumns| {
             let columns = known.columns.iter().map(|(name, kind)| match form(kind) {
@@ -83,14 +84,14 @@ impl CopyTarget {
         self.tables.iter().map(table).collect()
     }
 
-    /// How many rows of a table were copied before.
+    /// The number of rows of a table that were copied before.
     pub async fn copied(&self, table: &str) -> Result<u64, PostgresBackupError> {
         let row = self.driven.client.query_opt(NOTED, &[&self.source, &table]).await.map_err(failed)?;
         let rows: i64 = row.map(|row| row.try_get(0)).transpose().map_err(failed)?.unwrap_or_default();
         Ok(rows.unsigned_abs())
     }
 
-    /// Adds rows to a table, and notes it.
+    /// Adds rows to a table, and records the progress.
     pub async fn write(&mut self, table: &TransferTable, lines: Bytes, rows: u64) -> Result<(), PostgresBackupError> {
         let transaction = self.driven.client.transaction().await.map_err(failed)?;
         {
@@ -104,7 +105,7 @@ impl CopyTarget {
         Ok(transaction.commit().await.map_err(failed)?)
     }
 
-    /// What a table has now.
+    /// The digest of a table's current rows.
     pub async fn digest(&self, table: &TransferTable) -> Result<TableDigest, PostgresBackupError> {
         let read = |column: &TransferColumn| match column.form {
             ColumnForm::Words => None,
@@ -122,7 +123,8 @@ impl CopyTarget {
         Ok(digest)
     }
 
-    /// Sets the sequences behind the numbers that rows have, or that `last` says were drawn before, and ends the copy.
+    /// Sets the sequences after the numbers of the rows, or after those in `last`, which were drawn before, and ends
+    /// the copy.
     pub async fn finish(
         mut self,
         mut last: impl FnMut(&str) -> Result<Option<i64>, PostgresBackupError>,
@@ -140,7 +142,7 @@ impl CopyTarget {
     }
 }
 
-/// What the values of a type are; nothing for one that no table has had yet.
+/// The form of a type's values; `None` for a type that no table has had yet.
 fn form(kind: &str) -> Option<ColumnForm> {
     Some(match kind {
         "bigint" | "integer" | "smallint" => ColumnForm::Integer,

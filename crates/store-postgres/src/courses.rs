@@ -1,4 +1,4 @@
-//! The catalogue of courses, and how they are found.
+//! Writes and searches the catalogue of courses.
 
 use std::fmt::Write as _;
 
@@ -41,8 +41,9 @@ statements! {
             url, progress, is_eligible, in_playlist, active
         FROM courses WHERE tenant_id = $1 AND active ORDER BY id LIMIT $2 OFFSET $3";
     TenantSql COUNT_COURSES = "SELECT count(*) FROM courses WHERE tenant_id = $1 AND active";
-    /// `$2` also says whose course it is, so that the index leaves those of others out. A word counts as much as its place
-    /// does, and sums that should be the same are made so: only a course's own words decide its rank.
+    /// `$2` also contains the tenant's word, so that the index skips the courses of other tenants. The weight of a word
+    /// depends on its place, and sums are rounded so that equal ones compare equal: only a course's own words decide
+    /// its rank.
     TenantSql FIND_COURSES = "
         SELECT id, title, description, modality, kind, status, content_in_sequence, min_percentage_finish, tags, assets,
             url, progress, is_eligible, in_playlist, active
@@ -53,7 +54,7 @@ statements! {
         SELECT count(*) FROM courses WHERE tenant_id = $1 AND active AND words @@ $2::text::tsquery";
 }
 
-/// So many courses go in one statement.
+/// The number of courses in one statement, at most.
 const AT_ONCE: usize = 500;
 
 /// Adds or replaces courses with their words.
@@ -126,27 +127,27 @@ pub(super) async fn find(
     Ok(CoursePage { count: unsigned(count), courses })
 }
 
-/// The weight of a word of the description, where one of title or tags has 1.
+/// The weight of a word of the description, relative to one of title or tags.
 #[expect(clippy::cast_precision_loss, reason = "a small number")]
 const WEAK: f32 = 1.0 / STRONG as f32;
 
-/// A word as vectors and questions have it. Words are letters and digits alone: nothing in them ends the quotes.
+/// A word in the form of vectors and queries. Words have only letters and digits, so a word cannot end its quotes.
 fn quoted(word: &str) -> String {
     format!("'{word}'")
 }
 
-/// The word that says whose a course is; no text has it, because words are letters and digits alone.
+/// The word of a tenant's courses. No text contains it, because words have only letters and digits.
 fn whose(tenant_id: i64) -> String {
     format!("'#{tenant_id}'")
 }
 
-/// The words of a course as a vector: each with its place, without which it has no weight.
+/// The words of a course as a vector: each with its position, without which it has no weight.
 fn vector(tenant_id: i64, course: &Course) -> String {
     let CourseWords { strong, weak } = CourseWords::of(course);
     let words = strong.iter().map(|word| (word, "A")).chain(weak.iter().map(|word| (word, "")));
     let mut vector = whose(tenant_id);
     for (place, (word, weight)) in words.enumerate() {
-        // Later places are all the last one.
+        // All later positions count as the last one.
         let place = (place + 1).min(16_383);
         write!(vector, " {}:{place}{weight}", quoted(word)).expect("a String takes all text");
     }

@@ -1,4 +1,4 @@
-//! One write of a turn on its way to the database.
+//! One write of a turn that waits to be written.
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::Arc,
@@ -16,7 +16,7 @@ pub(super) struct Job {
     pub(super) scope: Scope,
     pub(super) stem: Stem,
     pub(super) write: Arc<TurnWrite>,
-    /// Written to the row that the write changes: if the row has it, the write happened.
+    /// Written to the row that the write changes: a row that has it shows that the write was committed.
     pub(super) mark: i64,
     pub(super) bytes: usize,
     answer: Option<oneshot::Sender<Result<WriteOutcome, StoreError>>>,
@@ -40,8 +40,8 @@ impl Job {
         }
     }
 
-    /// The row that two writes could both lock. A batch locks them
-    /// in the order of these keys, so that two batches cannot deadlock.
+    /// The row that two writes could both lock. A batch locks rows in the order of these keys, so that two batches
+    /// cannot deadlock.
     pub(super) fn contested(&self) -> (&str, u64) {
         match self.write.begin.as_ref().and_then(|begin| begin.parent.as_ref()) {
             Some(parent) => (&parent.chain, parent.position + 1),
@@ -49,7 +49,7 @@ impl Job {
         }
     }
 
-    /// Whether all that it does is adding events.
+    /// Whether the write only adds events.
     pub(super) fn is_events_only(&self) -> bool {
         let write = &self.write;
         write.begin.is_none()
@@ -63,8 +63,8 @@ impl Job {
             && write.events.is_some()
     }
 
-    /// Whether a task of another process may wait for it. No other process knows of a response before its first write, but
-    /// one may know its key.
+    /// Whether a task of another process may wait for the write. Other processes cannot have the id of a response
+    /// before its first write, but they may have its idempotency key.
     pub(super) fn is_awaited(&self) -> bool {
         let write = &self.write;
         write.begin.is_none() && (write.end.is_some() || write.started)
@@ -73,19 +73,19 @@ impl Job {
             || self.is_queued()
     }
 
-    /// The topic of the requests that wait in the session of a turn that ends.
+    /// The topic of the session of a turn that ends, for the requests that wait in its queue.
     pub(super) fn session_topic(&self) -> Option<String> {
         self.write.session.as_ref().map(|session| session_topic(session.ticket.session_id))
     }
 
-    /// Whether a turn begins to wait for a process.
+    /// Whether the write adds a turn to the background queue.
     pub(super) fn is_queued(&self) -> bool {
         let waits = |begin: &Begin| begin.status == Status::Queued && begin.request.is_some();
         self.write.end.is_none() && !self.write.started && self.write.begin.as_deref().is_some_and(waits)
     }
 }
 
-/// The same for the same write of the same process, and practically never for another one.
+/// Equal for the same write of the same process, and practically never for another one.
 fn mark_of(write: &TurnWrite) -> i64 {
     let mut hasher = DefaultHasher::new();
     (&write.response_id, write.process, write.begin.is_some(), write.started).hash(&mut hasher);
@@ -135,12 +135,12 @@ fn bytes_of(write: &TurnWrite) -> usize {
     512 + begin + end + events + transcripts + tools + approvals + session + answer
 }
 
-/// A count or a time as a column has it. What does not fit is as large as can be.
+/// A count or a time in the form of a column. A larger number becomes the largest possible one.
 pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// How many rows are wanted.
+/// The maximum number of rows in the form of a parameter.
 pub(super) fn most(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }

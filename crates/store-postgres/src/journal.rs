@@ -1,5 +1,5 @@
-//! Calls of tools as their turns write them: before each runs, and when it is over; and the calls that wait for
-//! approval. They are written with the step of the turn that they belong to: `batch.rs`.
+//! Tool calls as their turns write them: before each runs, and when it has ended; and the calls that wait for approval.
+//! They are written with the step of their turn: `batch.rs`.
 use std::collections::BTreeMap;
 
 use amalgam_core::store::{ToolOutcome, ToolRun};
@@ -47,7 +47,7 @@ statements! {
     TenantSql RUNS = "
         SELECT number, item_id, call_id, label, name, arguments, idempotent, started_at, output, error, detail, duration_ms
         FROM tool_runs WHERE tenant_id = $1 AND response_id = $2 ORDER BY number";
-    /// Of these responses: the tools that had begun, must not be run again, and whose outcome is not known.
+    /// The tools of these responses that had begun, are not idempotent, and have no recorded end.
     OperatorSql UNKNOWN_RUNS = "
         SELECT run.tenant_id, run.response_id, run.name
         FROM unnest($1::bigint[], $2::text[]) AS dead (tenant_id, response_id)
@@ -56,7 +56,7 @@ statements! {
         ORDER BY run.tenant_id, run.response_id, run.number";
 }
 
-/// The statements that these writes take for what they say about tools.
+/// The statements that these writes need for their tool calls.
 pub(super) fn needed(jobs: &[Job]) -> impl Iterator<Item = Sql> {
     let any = |is_so: fn(&Job) -> bool, sql: Sql| jobs.iter().any(is_so).then_some(sql);
     let runs = any(|job| !job.write.tools.is_empty(), PUT_RUNS.into());
@@ -64,7 +64,7 @@ pub(super) fn needed(jobs: &[Job]) -> impl Iterator<Item = Sql> {
     runs.into_iter().chain(approvals)
 }
 
-/// One of the statements that are needed, for all writes.
+/// Runs one of these statements for all writes.
 pub(super) async fn add(client: &Client, sql: Sql, statement: &Statement, jobs: &[Job]) -> Result<Vec<Row>, Error> {
     match sql == PUT_RUNS.into() {
         true => put_runs(client, statement, jobs).await,
@@ -75,7 +75,7 @@ pub(super) async fn add(client: &Client, sql: Sql, statement: &Statement, jobs: 
 async fn put_runs(client: &Client, statement: &Statement, jobs: &[Job]) -> Result<Vec<Row>, Error> {
     let mut runs: Vec<(&Job, &ToolRun)> = Vec::new();
     for job in jobs {
-        // One statement changes a row once: of several runs of one number only the last would be left anyway.
+        // One statement changes a row once, so only the last of several records with one number is written.
         let last: BTreeMap<u32, &ToolRun> = job.write.tools.iter().map(|run| (run.number, run)).collect();
         runs.extend(last.into_values().map(|run| (job, run)));
     }
@@ -103,7 +103,7 @@ async fn put_runs(client: &Client, statement: &Statement, jobs: &[Job]) -> Resul
     client.query(statement, &params).await
 }
 
-/// Whose an approval is, and of which response, says the turn that asks.
+/// The turn determines the owner and the response of an approval.
 async fn add_approvals(client: &Client, statement: &Statement, jobs: &[Job]) -> Result<Vec<Row>, Error> {
     let approvals: Vec<_> =
         jobs.iter().flat_map(|job| job.write.approvals.iter().map(move |approval| (job, approval))).collect();
@@ -142,7 +142,7 @@ pub(super) async fn runs(
     found.iter().map(|row| Ok(tool_run(&PostgresRow(row))?)).collect()
 }
 
-/// The tools of unknown end, by tenant and response; only responses that have such.
+/// The tools without a recorded end, by tenant and response; only responses that have such tools.
 pub(super) async fn unknown(
     connection: &Connection,
     responses: &[(i64, &str)],
@@ -162,7 +162,7 @@ pub(super) async fn unknown(
     Ok(unknown)
 }
 
-/// Forgets the calls of a response that is gone, and what was approvals about them.
+/// Deletes the tool calls of a deleted response, and their approvals.
 pub(super) async fn forget(
     connection: &Connection,
     tenant_id: i64,

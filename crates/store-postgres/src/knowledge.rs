@@ -1,4 +1,4 @@
-//! Knowledge: collections, documents, chunks, and the index of words.
+//! Knowledge: collections, documents, chunks, and the full-text index.
 
 use amalgam_store::{Question, TenantKey, statements};
 
@@ -17,7 +17,7 @@ statements! {
         FROM unnest($2::text[], $3::bigint[]) WITH ORDINALITY AS asked (question, most, place) ORDER BY place";
 }
 
-/// The chunks that the index finds for each question.
+/// Returns the chunks that the index finds for each query.
 pub(super) async fn chunks_with_words(
     connection: &Connection,
     tenant: TenantKey,

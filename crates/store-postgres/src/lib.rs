@@ -1,7 +1,7 @@
-//! A PostgreSQL server (15 and later) that any number of processes share.
+//! The store on a PostgreSQL server (15 and later), which any number of processes share.
 //!
-//! Writes of turns go through a few tasks that each write many at once (`writer`); everything else borrows one of a few
-//! connections (`pool`). The statements of the shared code, and what turns write and read, are in files named for their
+//! A few tasks write for turns, many writes at once (`writer`); everything else borrows one of a few connections
+//! (`pool`). The statements of the shared code, and the writes and reads of turns, are in files named for their
 //! subjects.
 
 mod address;
@@ -40,7 +40,7 @@ use std::{
     time::Duration,
 };
 
-use amalgam_core::{StoreError, store::FlushMeter};
+use amalgam_core::{StoreError, store::StoreMeter};
 use amalgam_store::{
     SqlStore,
     backup::BackupError,
@@ -53,27 +53,27 @@ use tracing::warn;
 pub use self::copy::CopyTarget;
 use self::{address::Address, connection::Connector, listener::Listener, pool::Pool, writer::Writers};
 
-/// How a database is used.
+/// The settings of a database.
 #[derive(Debug, Clone)]
 pub struct PostgresOptions {
-    /// Connections for everything but the writes of turns.
+    /// The number of connections for everything but the writes of turns.
     pub connections: usize,
-    /// Tasks that write what turns say; each has a connection of its own.
+    /// The number of tasks that write for turns; each has a connection of its own.
     pub writers: usize,
-    /// So many writes wait; more are refused with `Busy`.
+    /// The number of writes that may wait; more are refused with `Busy`.
     pub queue: usize,
-    /// Writes of about so many bytes wait; more are refused with `Busy`.
+    /// The approximate size of writes that may wait, in bytes; more are refused with `Busy`.
     pub queue_bytes: usize,
-    /// So long a caller waits for a connection.
+    /// The time that a caller waits for a connection.
     pub wait: Duration,
-    /// So long the server may work on one statement.
+    /// The time that the server may work on one statement.
     pub statement: Duration,
-    /// So long a call may take once it has its connection.
+    /// The time that a call may take once it has its connection.
     pub deadline: Duration,
     /// What to do with migrations that the database lacks.
     pub migrations: Migrations,
     /// Counts commits of turns' writes.
-    pub flushes: FlushMeter,
+    pub flushes: StoreMeter,
 }
 
 impl Default for PostgresOptions {
@@ -87,12 +87,12 @@ impl Default for PostgresOptions {
             statement: Duration::from_secs(5),
             deadline: Duration::from_secs(8),
             migrations: Migrations::Run,
-            flushes: FlushMeter::default(),
+            flushes: StoreMeter::default(),
         }
     }
 }
 
-/// Why a database could not be opened. Says nothing of the password.
+/// Why a database could not be opened. Never contains the password.
 #[derive(Debug, thiserror::Error)]
 pub enum PostgresOpenError {
     /// The address cannot be used.
@@ -101,7 +101,7 @@ pub enum PostgresOpenError {
     /// The authorities that certificates are checked against.
     #[error("could not read the certificates of the authorities to trust")]
     Authorities(#[source] io::Error),
-    /// The server cannot be reached, or refuses.
+    /// The server cannot be reached, or refuses the connection.
     #[error("{}", .0.reason())]
     Database(StoreError),
     /// The server is too old.
@@ -110,12 +110,12 @@ pub enum PostgresOpenError {
         /// As the server reports it.
         version: String,
     },
-    /// A migration went wrong, and nothing of it was kept.
+    /// A migration failed and was rolled back.
     #[error("migration `{name}` failed: {}", reason.reason())]
     Migration {
-        /// Which one.
+        /// The migration.
         name: &'static str,
-        /// Why.
+        /// The error.
         reason: StoreError,
     },
     /// A copy into the database is not finished.
@@ -126,10 +126,10 @@ pub enum PostgresOpenError {
     Schema(MigrationError),
 }
 
-/// Why a database could not be dumped or loaded. Nothing of a load was kept.
+/// Why a database could not be dumped or loaded. A failed load is rolled back.
 #[derive(Debug, thiserror::Error)]
 pub enum PostgresBackupError {
-    /// The server cannot be reached or refuses, or the schema does not fit.
+    /// The server cannot be reached or refuses the connection, or the schema does not fit.
     #[error(transparent)]
     Open(#[from] PostgresOpenError),
     /// The file cannot be written or read.
@@ -138,13 +138,13 @@ pub enum PostgresBackupError {
     /// A table of the backup does not have the columns that its schema version has.
     #[error("the table `{name}` of the backup is not that of its schema version")]
     Table {
-        /// Which table.
+        /// The table.
         name: String,
     },
-    /// The target of a copy holds something.
+    /// The target of a copy is not empty.
     #[error("the database that is copied into is not empty; `amalgam reset everything` empties it")]
     NotEmpty,
-    /// A copy from another source was begun.
+    /// The target has an unfinished copy from another source.
     #[error("a copy from {source_name} into this database is not finished; finish it, or make a new database")]
     OtherCopy {
         /// The other source.
@@ -153,7 +153,7 @@ pub enum PostgresBackupError {
     /// A column whose values cannot be copied.
     #[error("the column {column} has the type {kind}, which copies do not know")]
     ColumnType {
-        /// Table and column.
+        /// The table and the column.
         column: String,
         /// Its type.
         kind: String,
@@ -164,11 +164,11 @@ pub enum PostgresBackupError {
     /// The database has another number of rows than the backup.
     #[error("{loaded} rows were loaded into `{table}`, and the backup has {expected}")]
     Rows {
-        /// Which table.
+        /// The table.
         table: String,
-        /// What the server says.
+        /// The number of rows that the server reports.
         loaded: u64,
-        /// What the backup says.
+        /// The number of rows in the backup's manifest.
         expected: u64,
     },
 }
@@ -179,9 +179,9 @@ pub struct Postgres {
     writers: Writers,
     notifications: Arc<Notifications>,
     warnings: Vec<String>,
-    /// Marks of turns that were perhaps taken: `processes.rs`.
+    /// Marks of turns that this process may have taken: `processes.rs`.
     unsettled: Mutex<Vec<i64>>,
-    /// Ends with the store.
+    /// The tasks, which end with the store.
     _tasks: JoinSet<()>,
 }
 
@@ -203,24 +203,24 @@ impl Postgres {
             warn!("{warning}");
         }
 
-        let notifications = Arc::new(Notifications::default());
+        let notifications = Arc::new(Notifications::counting(options.flushes.clone()));
         let mut tasks = JoinSet::new();
         let writers = Writers::start(&options, &connector, &notifications, &mut tasks);
         let listener =
             Listener::open(connector.clone(), Arc::clone(&notifications)).await.map_err(PostgresOpenError::Database)?;
         tasks.spawn(listener.listen());
-        // As many callers may wait for a connection as writes may wait for theirs.
+        // The limit of callers that wait for a connection is that of waiting writes.
         let pool = Pool::new(connector, options.connections.max(1), options.queue, options.wait, options.deadline);
         Ok(SqlStore::new(Self { pool, writers, notifications, warnings, unsettled: Mutex::default(), _tasks: tasks }))
     }
 
-    /// What the database has and lacks. Changes nothing.
+    /// The state of each migration in the database. Changes nothing.
     pub async fn status(url: &str, options: &PostgresOptions) -> Result<Vec<MigrationStatus>, PostgresOpenError> {
         schema::status(&MigrationConnection::to(url, options).await?.client).await
     }
 
-    /// Why acknowledged writes may be lost or read by others: a server that does not flush, a connection that
-    /// others can read. Also in the log.
+    /// Reasons why acknowledged writes may be lost or read by others: a server that does not flush, a connection
+    /// without encryption. They are also logged.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -229,13 +229,13 @@ impl Postgres {
 async fn connector(url: &str, options: &PostgresOptions) -> Result<(Arc<Address>, Connector), PostgresOpenError> {
     let address = Arc::new(Address::parse(url)?);
     let (trust, roots) = (address.trust, address.roots.clone());
-    // Hundreds of files, or one long one: not a job for the threads that serve.
+    // Hundreds of files, or one long one: too much work for an async thread.
     let tls = spawn_blocking(move || tls::connector(trust, roots.as_deref())).await;
     let tls = tls.map_err(io::Error::other).flatten().map_err(PostgresOpenError::Authorities)?;
     Ok((Arc::clone(&address), Connector::new(address, tls, options.wait, options.statement)))
 }
 
-/// A connection without our settings: a migration may take its time.
+/// A connection without the time limits of the store, because a migration may take long.
 struct MigrationConnection {
     client: tokio_postgres::Client,
     _task: JoinSet<()>,

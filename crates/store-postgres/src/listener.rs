@@ -1,4 +1,4 @@
-//! Receives the notifications of other processes: one connection that listens, for as long as the store lives.
+//! Receives the notifications of other processes, on one connection, for as long as the store exists.
 use std::{future::poll_fn, sync::Arc, time::Duration};
 
 use amalgam_core::StoreError;
@@ -12,9 +12,9 @@ use super::{
     tls::Session,
 };
 
-/// Between two attempts to reach a server that went away.
+/// The pause between two attempts to reach a server that does not answer.
 const PAUSE: Duration = Duration::from_millis(250);
-/// So often the connection is asked whether it is alive, and so long it has to answer.
+/// The interval at which the connection is checked, and the time that it has to answer.
 const CHECK: Duration = Duration::from_secs(10);
 
 /// A connection that receives notifications.
@@ -26,7 +26,7 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    /// Begins to listen: nothing that happens from now on is missed.
+    /// Starts to listen: no later notification is missed.
     pub(super) async fn open(connector: Connector, notifications: Arc<Notifications>) -> Result<Self, StoreError> {
         let (client, mut connection) = connector.open().await.map_err(|failure| connector.unavailable(failure))?;
         let begun = async {
@@ -42,8 +42,8 @@ impl Listener {
         Ok(Self { connector, notifications, client, connection })
     }
 
-    /// Listens until it is dropped. A connection that broke is replaced, and then every waiting task is
-    /// woken: notifications may have been missed.
+    /// Listens until it is dropped. A broken connection is replaced, and then all waiting tasks are woken, because
+    /// notifications may have been missed.
     pub(super) async fn listen(mut self) {
         loop {
             let ended = tokio::select! {
@@ -71,7 +71,7 @@ impl Listener {
     }
 }
 
-/// Drives the connection and passes on a notification for every change, until the connection ends.
+/// Drives the connection and passes on each notification, until the connection ends.
 async fn receive(connection: &mut Connection<Socket, Session>, notifications: &Notifications) -> Result<(), Error> {
     while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
         if let AsyncMessage::Notification(changed) = message? {
@@ -81,7 +81,7 @@ async fn receive(connection: &mut Connection<Socket, Session>, notifications: &N
     Ok(())
 }
 
-/// Checks from time to time that the server answers; ends when it does not.
+/// Checks the connection periodically; ends when the server does not answer.
 async fn stay(client: &Client) -> Result<(), Error> {
     loop {
         time::sleep(CHECK).await;

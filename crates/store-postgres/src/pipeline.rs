@@ -1,4 +1,4 @@
-//! Statements that are sent one behind the other without waiting for answers: many of them, one way to the server.
+//! Sends many statements in one round trip, without waiting for the answer to each.
 use std::{
     future::poll_fn,
     task::{Context, Poll},
@@ -13,7 +13,7 @@ use super::connection::PostgresFailure;
 #[derive(Default)]
 pub(super) struct Pipeline<'a> {
     statements: Vec<Step<'a>>,
-    /// How many are answered; answers come in the order of the statements.
+    /// The number of statements that were answered; answers arrive in the order of the statements.
     answered: usize,
     sent: bool,
 }
@@ -24,13 +24,13 @@ enum Step<'a> {
 }
 
 impl<'a> Pipeline<'a> {
-    /// Adds a statement; where its rows will be.
+    /// Adds a statement. Returns the position of its rows in the result.
     pub(super) fn push(&mut self, statement: impl Future<Output = Result<Vec<Row>, Error>> + Send + 'a) -> usize {
         self.statements.push(Step::Waits(Box::pin(statement)));
         self.statements.len() - 1
     }
 
-    /// Sends them all and waits for all answers. The first failure is the cause of those behind it.
+    /// Sends all statements and waits for all answers. The first failure causes those after it.
     pub(super) async fn run(mut self) -> Result<Vec<Vec<Row>>, PostgresFailure> {
         poll_fn(|context| self.poll(context)).await;
         let answers = self.statements.into_iter().map(|step| match step {
@@ -41,8 +41,8 @@ impl<'a> Pipeline<'a> {
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        // The driver sends a statement when it is first asked for the answer, so all are asked once, in their order. From
-        // then on only the next one is worth asking.
+        // The driver sends a statement when its answer is first polled, so all are polled once, in order. After that,
+        // only the next answer has to be polled.
         let first = !std::mem::replace(&mut self.sent, true);
         for (at, step) in self.statements.iter_mut().enumerate().skip(self.answered) {
             if let Step::Waits(statement) = step

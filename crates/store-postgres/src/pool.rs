@@ -1,6 +1,7 @@
 //! A few connections for everything but the writes of turns.
 //!
-//! A caller waits for one for a bounded time, in a queue of bounded length. A connection that broke is not used again.
+//! A caller waits for a connection for a bounded time, in a queue of bounded length. A connection that broke is not
+//! used again.
 use std::{
     ops::{Deref, DerefMut},
     pin::pin,
@@ -24,10 +25,10 @@ statements! {
     OperatorSql PING = "SELECT 1 FROM memory LIMIT 1";
 }
 
-/// Work that was contended, or whose connection broke, is tried this often.
+/// The number of attempts for work that was contended, or whose connection broke.
 const TRIES: usize = 3;
 
-/// Connections that are made when they are needed and kept for the next caller.
+/// A pool of connections, which are opened when they are needed and reused.
 pub(super) struct Pool {
     connector: Connector,
     idle: Arc<Mutex<Vec<Connection>>>,
@@ -39,7 +40,7 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// `size` connections, `queue` callers that wait for one for `wait`; what they do with it ends at `deadline`.
+    /// A pool of `size` connections. `queue` callers can wait for one for `wait`; their work ends at `deadline`.
     pub(super) fn new(connector: Connector, size: usize, queue: usize, wait: Duration, deadline: Duration) -> Self {
         Self {
             connector,
@@ -52,7 +53,7 @@ impl Pool {
         }
     }
 
-    /// Does something that may be done again when the connection breaks: it changes nothing, or the same once more.
+    /// Runs work that can be repeated if the connection breaks: it only reads, or a second run has the same effect.
     pub(super) async fn repeatably<T, F>(&self, work: impl Fn(Lease) -> F) -> Result<T, StoreError>
     where
         F: Future<Output = Result<T, PostgresFailure>>,
@@ -69,12 +70,12 @@ impl Pool {
         }
     }
 
-    /// Whether the database can be used now.
+    /// Checks that the database is available.
     pub(super) async fn ping(&self) -> Result<(), StoreError> {
         self.repeatably(move |connection| async move { connection.rows(PING, &[]).await.map(drop) }).await
     }
 
-    /// Does something once. When the connection breaks it is open whether it happened.
+    /// Runs work once. If the connection breaks, the work may or may not have been done.
     pub(super) async fn once<T, F>(&self, work: impl Fn(Lease) -> F) -> Result<T, StoreError>
     where
         F: Future<Output = Result<T, PostgresFailure>>,
@@ -89,7 +90,7 @@ impl Pool {
         }
     }
 
-    /// One try: the outer error means that there was no connection and nothing happened.
+    /// One attempt: the outer error means that there was no connection and nothing was done.
     pub(super) async fn attempt<T, F>(
         &self,
         work: &impl Fn(Lease) -> F,
@@ -148,8 +149,8 @@ impl Pool {
     }
 }
 
-/// A connection for one caller. The answer to a statement that was left in the middle is thrown away by the driver before
-/// the next one begins; a transaction that was left ends with its connection.
+/// A connection for one caller. If the caller drops a statement, the driver discards its answer before the next one
+/// begins; a dropped transaction closes its connection.
 pub(super) struct Lease {
     connection: Option<Connection>,
     /// The connection did not answer in time, and is not used again.

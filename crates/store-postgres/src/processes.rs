@@ -1,4 +1,4 @@
-//! Processes that share the database: which ones are alive, queued turns, and the turns and claims of dead ones.
+//! Processes that share the database: their heartbeats, queued turns, and the turns and claims of dead processes.
 use std::{collections::HashMap, sync::PoisonError};
 
 use amalgam_core::{
@@ -39,8 +39,8 @@ statements! {
         UPDATE responses SET error = new.error
         FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[]) AS new (tenant_id, stem, id, error)
         WHERE responses.tenant_id = new.tenant_id AND responses.stem = new.stem AND responses.id = new.id";
-    /// A response that lives on answers its request itself; the claims of the others are free again. A response is looked
-    /// up by its stem, which its id ends with.
+    /// A response that continues answers its request itself; the other claims are released. A response is looked up by
+    /// its stem, which its id ends with.
     OperatorSql ANSWER_CLAIMS = "
         UPDATE idempotency SET process = NULL, status = NULL, content_type = NULL, body = NULL
         WHERE process = $1 AND ($2::text[] IS NULL OR response_id = ANY ($2)) AND EXISTS (SELECT FROM responses r
@@ -59,7 +59,7 @@ statements! {
         )
         UPDATE responses SET process = $1, mark = $3 FROM waiting
         WHERE responses.tenant_id = waiting.tenant_id AND responses.stem = waiting.stem AND responses.id = waiting.id";
-    /// What was taken under a mark, by any process.
+    /// The turns that were taken under a mark, by any process.
     OperatorSql TAKEN = "
         SELECT r.id, r.tenant_id, r.user_id, t.state, r.created_at, r.request, r.streamed, listed.wire,
             listed.request_id, listed.key_id, listed.trace
@@ -120,7 +120,7 @@ impl ProcessStore for Postgres {
             if turns.len() >= limit {
                 return Ok(turns);
             }
-            // Whatever happens to the answer, the mark finds the turns again.
+            // If the answer is lost, the mark finds the taken turns.
             let mark = rand::random::<i64>();
             let most = i64::try_from(limit - turns.len()).unwrap_or(i64::MAX);
             let take = move |connection: Lease| async move { take(&connection, process, most, mark).await };
@@ -218,7 +218,7 @@ impl ProcessStore for Postgres {
 }
 
 impl Postgres {
-    /// Turns that this process took although the answer to it was lost.
+    /// Turns that this process has taken, but whose answer was lost.
     async fn taken_before(&self, process: ProcessId) -> Result<Vec<QueuedTurn>, StoreError> {
         let unsettled = || self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
         let marks: Vec<i64> = unsettled().clone();
@@ -227,7 +227,7 @@ impl Postgres {
             let taken =
                 self.pool.repeatably(move |connection: Lease| async move { taken(&connection, process, mark).await });
             let taken = taken.await?;
-            // Only one of several callers gets them.
+            // Only one of several callers gets the marks.
             let mut unsettled = unsettled();
             let before = unsettled.len();
             unsettled.retain(|known| *known != mark);
@@ -253,7 +253,7 @@ async fn end_dead_process(
     }
     let queued = ids_from(&connection.rows(REQUEUE, &[&dead]).await?)?;
     let failed = connection.rows(FAIL, &[&dead, &error(&[]), &signed(now_ms)]).await?;
-    // Only now: from here on the dead one writes nothing, should it live after all.
+    // Read only now: from here on the dead process cannot write, even if it is still running.
     name_tools(connection, &failed, error).await?;
     let tenants: Vec<i64> = failed.iter().map(|row| row.try_get(1)).collect::<Result<_, _>>()?;
     let times: Vec<i64> = failed.iter().map(|row| row.try_get(3)).collect::<Result<_, _>>()?;
@@ -271,7 +271,7 @@ async fn end_dead_process(
     Ok(Some((recovered, changed)))
 }
 
-/// Lets go of the claims of a process, of all or of those for some responses; the responses.
+/// Settles the claims of a process, all or those for some responses. Returns the responses.
 async fn release(
     connection: &Connection,
     process: &[u8],
@@ -282,7 +282,7 @@ async fn release(
     Ok(released)
 }
 
-/// Names the tools of which it is not known whether they ran.
+/// Adds to the errors the names of the tools that may have run.
 async fn name_tools(
     connection: &Connection,
     failed: &[Row],

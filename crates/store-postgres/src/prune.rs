@@ -1,4 +1,4 @@
-//! What need not be kept any longer, and everything that can be forgotten at once.
+//! Deletes data past its retention, and all data on request.
 use amalgam_core::{
     Stem, StoreError,
     store::{PruneCounts, Reset, Retention},
@@ -14,7 +14,7 @@ use super::{
 };
 
 statements! {
-    /// Streams that have ended, a bounded number; marked, so that they are not searched again.
+    /// Selects a bounded number of streams that have ended, and marks them, so that they are not searched again.
     OperatorSql OLD_STREAMS = "
         WITH old AS (
             SELECT tenant_id, stem, id FROM responses
@@ -31,7 +31,7 @@ statements! {
             RETURNING 1
         )
         SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM removed)";
-    /// Those first that no other call builds on; the next time those that they built on.
+    /// Calls that no other call refers to; the next run deletes those that they referred to.
     OperatorSql OLD_TRANSCRIPTS = "
         DELETE FROM transcripts WHERE ctid = ANY (ARRAY(
             SELECT ctid FROM transcripts old
@@ -42,8 +42,8 @@ statements! {
     OperatorSql OLD_CLAIMS = "
         DELETE FROM idempotency WHERE ctid = ANY (ARRAY(
             SELECT ctid FROM idempotency WHERE process IS NULL AND created_at < $1 LIMIT $2))";
-    /// A call that has not come to an end is part of its turn for as long as that runs. A response is looked up by its
-    /// stem, which its id ends with.
+    /// The tool calls of a running turn stay until it ends. A response is looked up by its stem, which its id ends
+    /// with.
     OperatorSql OLD_RUNS = "
         DELETE FROM tool_runs WHERE ctid = ANY (ARRAY(
             SELECT ctid FROM tool_runs old
@@ -53,7 +53,7 @@ statements! {
             LIMIT $2))";
     OperatorSql OLD_APPROVALS = "
         DELETE FROM approvals WHERE ctid = ANY (ARRAY(SELECT ctid FROM approvals WHERE expires_at < $1 LIMIT $2))";
-    /// Files whose end has come, with what is in them.
+    /// Expired files, with their content.
     OperatorSql EXPIRED_FILES = "
         WITH old AS (
             SELECT tenant_id, user_id, id FROM files WHERE expires_at < $1
@@ -71,7 +71,7 @@ statements! {
     OperatorSql RESET_RUNTIME = "
         TRUNCATE responses, items, turns, usage_hours, stream_events, transcripts, tool_runs, approvals, idempotency, conversations,
             conversation_items, session_queue, message_metadata, messages, sessions, agent_sessions, agent_steps,
-            mode_changes, files, file_contents, webhook_deliveries";
+            mode_changes, files, file_contents, webhook_deliveries, client_messages";
     /// What turns of these tenants have written.
     OperatorSql RESET_RUNTIME_OF = "
         WITH
@@ -93,13 +93,14 @@ statements! {
             of_mode_changes AS (DELETE FROM mode_changes WHERE tenant_id = ANY ($1)),
             of_agent_steps AS (DELETE FROM agent_steps WHERE tenant_id = ANY ($1)),
             of_agent_sessions AS (DELETE FROM agent_sessions WHERE tenant_id = ANY ($1)),
+            of_client_messages AS (DELETE FROM client_messages WHERE tenant_id = ANY ($1)),
             of_webhook_deliveries AS (DELETE FROM webhook_deliveries WHERE tenant_id = ANY ($1)),
             of_file_contents AS (DELETE FROM file_contents WHERE tenant_id = ANY ($1))
         DELETE FROM files WHERE tenant_id = ANY ($1)";
     OperatorSql RESET_ASSISTANTS = "
         TRUNCATE responses, items, turns, usage_hours, stream_events, transcripts, tool_runs, approvals, idempotency, conversations,
             conversation_items, session_queue, message_metadata, messages, sessions, agent_sessions, agent_steps,
-            mode_changes, files, file_contents, webhook_deliveries, agent_tools, agent_configs, agent_profiles, profile_versions";
+            mode_changes, files, file_contents, webhook_deliveries, client_messages, agent_tools, agent_configs, agent_profiles, profile_versions";
     /// What the assistants of these tenants are made of.
     OperatorSql RESET_ASSISTANTS_OF = "
         WITH
@@ -111,14 +112,14 @@ statements! {
         TRUNCATE responses, items, turns, usage_hours, stream_events, transcripts, tool_runs, approvals, idempotency, conversations,
             conversation_items, session_queue, message_metadata, messages, sessions, agent_sessions, agent_steps,
             mode_changes, files, file_contents, agent_tools, agent_configs, agent_profiles, profile_versions, agent_modes,
-            courses, knowledge_collections, knowledge_documents, knowledge_chunks, knowledge_embeddings, knowledge_words,
-            webhook_deliveries, webhook_endpoints, limits, limit_holds, model_prices, api_keys, tenants, memory,
+            courses, learner_courses, knowledge_collections, knowledge_documents, knowledge_chunks, knowledge_embeddings, knowledge_words,
+            webhook_deliveries, client_messages, webhook_endpoints, limits, limit_holds, model_prices, api_keys, tenants, memory,
             console_sessions, console_links";
 }
 
-/// Of each kind so many rows go at once.
+/// The number of rows of each kind that one run deletes.
 const AT_ONCE: i64 = 1000;
-/// Streams and responses have several rows each.
+/// A smaller number, since streams and responses have several rows each.
 const WHOLE_AT_ONCE: i64 = 100;
 
 pub(super) async fn prune(pool: &Pool, retention: Retention) -> Result<PruneCounts, StoreError> {
@@ -147,7 +148,7 @@ pub(super) async fn prune(pool: &Pool, retention: Retention) -> Result<PruneCoun
     Ok(PruneCounts { rows })
 }
 
-/// Each by itself, as when its owner deletes it: items stay while something builds on them.
+/// Deletes each response by itself, as its owner would: items stay while another response continues them.
 async fn prune_responses(pool: &Pool, before_ms: u64) -> Result<u64, StoreError> {
     let old = pool.repeatably(move |connection: Lease| async move {
         let found = connection.rows(OLD_RESPONSES, &[&signed(before_ms), &WHOLE_AT_ONCE]).await?;
@@ -165,7 +166,7 @@ async fn prune_responses(pool: &Pool, before_ms: u64) -> Result<u64, StoreError>
     Ok(count)
 }
 
-/// Removes what `what` names. Processes stay: those that live go on living.
+/// Deletes the data that `what` selects. Processes stay: they may be running.
 pub(super) async fn reset(pool: &Pool, what: Reset) -> Result<(), StoreError> {
     let (statement, of_tenants, tenants) = match what {
         Reset::Runtime(tenants) => (RESET_RUNTIME, &[RESET_RUNTIME_OF][..], tenants),
@@ -177,7 +178,7 @@ pub(super) async fn reset(pool: &Pool, what: Reset) -> Result<(), StoreError> {
             .repeatably(move |connection: Lease| async move { connection.execute(statement, &[]).await.map(drop) })
             .await;
     }
-    // Each statement may be run again, so that a connection that breaks between them costs nothing but another try.
+    // Each statement can be repeated, so if the connection breaks between them, another attempt is enough.
     for statement in of_tenants.iter().copied() {
         let tenants = tenants.clone();
         pool.repeatably(move |connection: Lease| {

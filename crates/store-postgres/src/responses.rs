@@ -1,8 +1,8 @@
-//! Responses as they are read, cancelled and deleted.
+//! Reads, cancellation and deletion of responses.
 use std::collections::HashMap;
 
 use amalgam_core::{
-    RawAnswer, Scope, Stem,
+    RawAnswer, Scope, Stem, StoreError,
     store::{
         CancelOutcome, ChainPosition, EventChunk, EventTail, ItemsOf, Lineage, ResponseStore, Stored, StoredResponse,
     },
@@ -34,8 +34,8 @@ statements! {
             r.background, r.streamed, r.conversation_id, r.chain, r.position, i.input, i.output, r.provenance
         FROM responses r JOIN items i ON i.chain = r.chain AND i.position = r.position AND i.tenant_id = r.tenant_id
         WHERE r.tenant_id = $1 AND r.user_id = $2 AND r.stem = $3 AND r.id = $4";
-    /// The runs that the response builds on, each up to the place where the next one leaves it; then all their rows. The path
-    /// ends at a run without a parent, whose next step finds nothing.
+    /// The runs that the response continues, each up to the position where the next one forks; then all their rows. The
+    /// recursion ends at a run without a parent.
     UserSql LINEAGE = "
         WITH RECURSIVE head AS (
             SELECT chain, position, status, upstream FROM responses
@@ -59,16 +59,16 @@ statements! {
     UserSql ITEMS_OF_CONVERSATIONS = "
         SELECT id, item FROM conversation_items
         WHERE tenant_id = $1 AND user_id = $2 AND id = ANY ($3) ORDER BY id, conversation_id";
-    /// The mark goes with it: no write of the process that ran it can be taken for one that happened later.
+    /// Removes the mark: a cancelled response must not make a write of its process look committed.
     UserSql CANCEL = "
         WITH cancelled AS (
             UPDATE responses SET status = 'cancelled', ended_at = $5, process = NULL, request = NULL, mark = 0
             WHERE tenant_id = $1 AND user_id = $2 AND stem = $3 AND id = $4
-                AND background AND status IN ('queued', 'in_progress')
+                AND (background OR $6) AND status IN ('queued', 'in_progress')
             RETURNING id
         )
         SELECT pg_notify('amalgam_changed', id) FROM cancelled";
-    /// Chunks in order until enough bytes are there; the size of a value is known without reading it.
+    /// Chunks in order until their size is sufficient; the size of a value is read without the value.
     UserSql TAIL = "
         SELECT first, last, frames FROM (
             SELECT first, last, frames, sum(octet_length(frames)) OVER (ORDER BY last) - octet_length(frames) AS before
@@ -168,18 +168,22 @@ impl ResponseStore for Postgres {
 
     fn cancel_response<'a>(&'a self, scope: &'a Scope, id: &'a str, now_ms: u64) -> Stored<'a, Option<CancelOutcome>> {
         Box::pin(async move {
-            let Some(stem) = Stem::of(id) else { return Ok(None) };
-            let found = self.pool.repeatably(move |mut connection: Lease| async move {
-                connection.begin().await?;
-                let cancelled = cancel(&connection, scope, stem, id, now_ms).await;
-                connection.end(cancelled).await
-            });
-            let Some(response) = found.await? else { return Ok(None) };
+            let Some(response) = self.cancel(scope, id, now_ms, Cancellable::Background).await? else {
+                return Ok(None);
+            };
             if !response.background {
                 return Ok(Some(CancelOutcome::Foreground));
             }
             self.notifications.notify([id]);
             Ok(Some(CancelOutcome::Ended(Box::new(response))))
+        })
+    }
+
+    fn end_response<'a>(&'a self, scope: &'a Scope, id: &'a str, now_ms: u64) -> Stored<'a, Option<StoredResponse>> {
+        Box::pin(async move {
+            let ended = self.cancel(scope, id, now_ms, Cancellable::All).await?;
+            self.notifications.notify([id]);
+            Ok(ended)
         })
     }
 
@@ -196,7 +200,7 @@ impl ResponseStore for Postgres {
                 let (tenant_id, user, stem) = (scope.tenant_id(), scope.user(), stem.as_str());
                 let after = after.map_or(-1, signed);
                 let bytes = i64::try_from(bytes).unwrap_or(i64::MAX).max(1);
-                // The response first: what it says to have ended has all its events behind it.
+                // The response first: if it has ended, all its events were written before.
                 let Some(row) = connection.row(RESPONSE, &[&tenant_id, &user, &stem, &id]).await? else {
                     return Ok(None);
                 };
@@ -211,16 +215,43 @@ impl ResponseStore for Postgres {
     }
 }
 
-/// Ends a background response that has not ended; the response. Inside a transaction.
+/// The responses that a cancellation ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cancellable {
+    Background,
+    All,
+}
+
+impl Postgres {
+    async fn cancel(
+        &self,
+        scope: &Scope,
+        id: &str,
+        now_ms: u64,
+        which: Cancellable,
+    ) -> Result<Option<StoredResponse>, StoreError> {
+        let Some(stem) = Stem::of(id) else { return Ok(None) };
+        let cancelled = self.pool.repeatably(move |mut connection: Lease| async move {
+            connection.begin().await?;
+            let cancelled = cancel(&connection, scope, stem, id, now_ms, which).await;
+            connection.end(cancelled).await
+        });
+        cancelled.await
+    }
+}
+
+/// Ends a response that has not ended; the response. Inside a transaction.
 async fn cancel(
     connection: &Connection,
     scope: &Scope,
     stem: Stem,
     id: &str,
     now_ms: u64,
+    which: Cancellable,
 ) -> Result<Option<StoredResponse>, PostgresFailure> {
     let (tenant_id, user, stem) = (scope.tenant_id(), scope.user(), stem.as_str());
-    connection.rows(CANCEL, &[&tenant_id, &user, &stem, &id, &signed(now_ms)]).await?;
+    let all = which == Cancellable::All;
+    connection.rows(CANCEL, &[&tenant_id, &user, &stem, &id, &signed(now_ms), &all]).await?;
     let row = connection.row(RESPONSE, &[&tenant_id, &user, &stem, &id]).await?;
     let response = row.as_ref().map(response_from).transpose()?;
     if let Some(cancelled) =
@@ -232,14 +263,14 @@ async fn cancel(
             connection.execute(COUNT_ENDED, &[&tenant_id, &created_at, &id]).await?;
         }
     }
-    if let Some(ended) = response.as_ref().filter(|response| response.background) {
+    if let Some(ended) = response.as_ref().filter(|response| response.background || all) {
         let error = ended_record(ended.status.status);
         release(connection, scope, id, error.as_ref()).await?;
     }
     Ok(response)
 }
 
-/// A response from the columns that `RESPONSE` gives.
+/// Reads a response from the columns of `RESPONSE`.
 pub(super) fn response_from(row: &Row) -> Result<StoredResponse, PostgresFailure> {
     let status = rows::status(row.try_get(1)?)?;
     let state = rows::response_state(

@@ -1,4 +1,4 @@
-//! Migrations of a database, and whether the server can be relied on.
+//! Migrations of a database, and checks of the server's version and settings.
 use std::time::Duration;
 
 use amalgam_core::StoreError;
@@ -34,13 +34,16 @@ pub(super) const MIGRATIONS: &[Migration] = migrations!(
     "V014__limits",
     "V015__spans",
     "V016__console",
-    "V017__console_users"
+    "V017__call_lookup",
+    "V018__learner_courses",
+    "V019__client_messages",
+    "V020__console_users"
 );
 
 /// The oldest server that is supported, as the server writes its version.
 const OLDEST: i32 = 150_000;
 
-/// A large database may take its time, and others wait for the one that migrates; but not for ever.
+/// A large database may take long, and other processes wait for the one that migrates; this limits the time.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 const VERSION: &str = "SELECT current_setting('server_version_num')::integer, current_setting('server_version')";
@@ -57,7 +60,7 @@ const FORGET_COPY: &str = "DROP TABLE IF EXISTS amalgam_copy";
 const HAS_HISTORY: &str = "SELECT to_regclass('amalgam_migrations') IS NOT NULL";
 const APPLIED: &str = "SELECT version, name, checksum FROM amalgam_migrations ORDER BY version";
 const NOTE: &str = "INSERT INTO amalgam_migrations (version, name, checksum) VALUES ($1, $2, $3)";
-/// Any number will do as long as it is always the same: the process that has it is the only one that migrates this database.
+/// An arbitrary constant: the process that has this lock is the only one that migrates the database.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(7310864153278205291)";
 const DURABILITY: &str = "
     SELECT current_setting('fsync'), current_setting('synchronous_commit'), current_setting('full_page_writes'),
@@ -77,7 +80,8 @@ fn refuse_old(number: i32, version: String) -> Result<(), PostgresOpenError> {
     }
 }
 
-/// Settings of the server under which acknowledged writes may be lost or read by others. Empty on a server as it should be.
+/// Settings of the server under which acknowledged writes may be lost or read by others. Empty if all settings are
+/// right.
 pub(super) async fn warnings(client: &Client, address: &Address) -> Result<Vec<String>, PostgresOpenError> {
     let row = client.query_one(DURABILITY, &[]).await.map_err(failed)?;
     let setting = |at: usize| row.try_get::<_, String>(at).map_err(failed);
@@ -104,7 +108,7 @@ pub(super) async fn warnings(client: &Client, address: &Address) -> Result<Vec<S
     Ok(warnings)
 }
 
-/// Runs what the database lacks. A second process waits for the first, and finds nothing to do.
+/// Runs the missing migrations. A second process waits for the first, and finds nothing to do.
 pub(super) async fn migrate(client: &mut Client) -> Result<(), PostgresOpenError> {
     match time::timeout(LONGEST, run_pending(client)).await {
         Ok(done) => done,
@@ -113,11 +117,11 @@ pub(super) async fn migrate(client: &mut Client) -> Result<(), PostgresOpenError
 }
 
 async fn run_pending(client: &mut Client) -> Result<(), PostgresOpenError> {
-    // A database that needs nothing is not written to, so that one without room on its disk can be read.
+    // A database without pending migrations is not written to, so that it can be read even if its disk is full.
     if migrate::pending(MIGRATIONS, &applied(client).await?)?.is_empty() {
         return Ok(());
     }
-    // Also in one transaction: a script that fails leaves nothing behind.
+    // Also in one transaction: a script that fails changes nothing.
     let transaction = client.transaction().await.map_err(failed)?;
     transaction.batch_execute(LOCK).await.map_err(failed)?;
     transaction.batch_execute(HISTORY).await.map_err(failed)?;
@@ -142,10 +146,10 @@ pub(super) async fn lock(transaction: &Transaction<'_>) -> Result<(), PostgresOp
     transaction.batch_execute(LOCK).await.map_err(failed)
 }
 
-/// Makes our tables anew, empty, with the schema that had these migrations.
+/// Drops the tables of the store and creates them again, empty, with the schema of these migrations.
 pub(super) async fn rebuild(transaction: &Transaction<'_>, wanted: &[Applied]) -> Result<(), PostgresOpenError> {
     let later = migrate::pending(MIGRATIONS, wanted)?.len();
-    // A database of a newer binary may have tables that this one does not know.
+    // A database of a newer binary may have tables that this binary does not have.
     migrate::pending(MIGRATIONS, &applied(transaction).await?)?;
     let old = catalog::tables(transaction, MIGRATIONS).await?;
     backup::drop_tables(transaction, &old).await?;
@@ -155,7 +159,7 @@ pub(super) async fn rebuild(transaction: &Transaction<'_>, wanted: &[Applied]) -
     run_scripts(transaction, MIGRATIONS.get(..MIGRATIONS.len() - later).unwrap_or_default()).await
 }
 
-/// Whether a copy into the database was begun and not finished.
+/// Whether the database has an unfinished copy.
 pub(super) async fn has_unfinished_copy(client: &Client) -> Result<bool, PostgresOpenError> {
     client.query_one(HAS_COPY, &[]).await.and_then(|row| row.try_get(0)).map_err(failed)
 }
@@ -165,7 +169,7 @@ pub(super) async fn require(client: &Client) -> Result<(), PostgresOpenError> {
     Ok(migrate::require_all(MIGRATIONS, &applied(client).await?)?)
 }
 
-/// What the database has and lacks; changes nothing.
+/// The state of each migration in the database; changes nothing.
 pub(super) async fn status(client: &Client) -> Result<Vec<MigrationStatus>, PostgresOpenError> {
     Ok(migrate::status(MIGRATIONS, &applied(client).await?))
 }

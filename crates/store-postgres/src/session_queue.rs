@@ -1,7 +1,8 @@
-//! The queue of a session, as far as PostgreSQL has a form of its own: the user's message, the end of a turn, a dead process.
+//! The parts of a session's queue that are specific to PostgreSQL: the user's message, the end of a turn, a dead
+//! process.
 //!
-//! A request that joins locks the session's row while its number is drawn, so that numbers become visible in their order: no
-//! smaller one can appear any more.
+//! A request that joins locks the session's row while its number is drawn, so that numbers become visible in their
+//! order: a smaller one cannot appear later.
 
 use amalgam_core::{
     Scope,
@@ -9,7 +10,7 @@ use amalgam_core::{
 };
 use amalgam_store::{
     rows,
-    session_queue::{JoinedEntry, NewEntry, failure_record, message_ids},
+    session_queue::{CLOSE_SESSION, JoinedEntry, NewEntry, failure_record, message_ids},
     sql::Sql,
     statements,
 };
@@ -35,7 +36,7 @@ statements! {
         INSERT INTO sessions (tenant_id, user_id, profile, active, messages, created_at, updated_at)
         VALUES ($1, $2, $3, true, 0, $4, $4)
         ON CONFLICT DO NOTHING";
-    /// The message, its metadata, the count, and the turn that answers, if this entry is first.
+    /// If the entry is first, adds the message, its metadata, the count, and the turn that answers.
     UserSql APPEND = "
         WITH entry AS (
             UPDATE session_queue SET response_id = $5
@@ -56,11 +57,12 @@ statements! {
             ORDER BY known.number
         )
         SELECT 1 FROM entry";
-    /// Whether this very turn has appended its message.
+    /// Whether this turn has appended its message before.
     UserSql APPENDED = "
         SELECT 1 FROM session_queue
         WHERE tenant_id = $1 AND user_id = $2 AND session_id = $3 AND number = $4 AND response_id = $5";
-    /// The end of a turn, where its mark is: only the turn that appended the user's message adds to the session.
+    /// The end of a turn, if the write's mark is there: only the turn that appended the user's message adds to the
+    /// session.
     UserSql END = "
         WITH entry AS (
             DELETE FROM session_queue
@@ -98,11 +100,15 @@ pub(super) async fn join(
     let NewEntry { profile, process, mark, now_ms } = entry;
     let (tenant_id, user, process) = (scope.tenant_id(), scope.user(), rows::process_bytes(*process));
     let process = &process[..];
+    if message.is_some_and(|message| message.starts_session) {
+        let params: [Param<'_>; 6] = [&tenant_id, &user, profile, mark, &false, &true];
+        connection.execute(CLOSE_SESSION, &params).await?;
+    }
     let params: [Param<'_>; 5] = [&tenant_id, &user, profile, &process, mark];
     let (row, is_new_session) = match connection.row(JOIN, &params).await? {
         Some(row) => (row, false),
         None => {
-            // Prepared before, so that both are sent at once and in this order.
+            // Prepared before, so that both statements are sent at once and in this order.
             connection.prepared(ADD_SESSION).await?;
             let now_ms = signed(*now_ms);
             let session: [Param<'_>; 4] = [&tenant_id, &user, profile, &now_ms];
@@ -120,7 +126,7 @@ pub(super) async fn join(
     Ok(JoinedEntry { ticket, appended, is_new_session })
 }
 
-/// Appends the user's message, if the entry is first; whether it is, or this turn has appended it before.
+/// Appends the user's message, if the entry is first. Returns whether it was appended now or by this turn before.
 pub(super) async fn append_user_message(
     connection: &Connection,
     scope: &Scope,
@@ -145,7 +151,7 @@ pub(super) async fn append_user_message(
     if connection.row(APPEND, &params).await?.is_some() {
         return Ok(true);
     }
-    // Appended before, and the answer got lost.
+    // Appended before, and the result was lost.
     let params: [Param<'_>; 5] = [&tenant_id, &user, &session_id, &number, &message.response_id];
     Ok(connection.row(APPENDED, &params).await?.is_some())
 }
@@ -155,7 +161,7 @@ pub(super) fn needed(job: &Job) -> Option<Sql> {
     job.write.session.is_some().then(|| END.into())
 }
 
-/// The end of a turn in its session; part of its last write.
+/// Writes the end of a turn to its session, as part of its last write.
 pub(super) async fn end(
     client: &Client,
     statement: &Statement,
@@ -188,7 +194,8 @@ pub(super) async fn end(
     client.query(statement, &params).await
 }
 
-/// Removes every entry of a dead process; messages that were appended with them get `error`. The topics to notify.
+/// Removes every entry of a dead process; messages that were appended with them get `error`. Returns the topics to
+/// notify.
 pub(super) async fn release_all_of(
     connection: &Connection,
     dead: &[u8],
@@ -224,7 +231,7 @@ pub(super) async fn release_all_of(
     Ok(topics)
 }
 
-/// Kinds and values of records.
+/// The kinds and the values of records.
 fn columns_of<'a>(records: impl IntoIterator<Item = &'a MetadataRecord>) -> (Vec<&'a str>, Vec<&'a str>) {
     records.into_iter().map(|record| (record.kind.as_str(), text_of(&record.value))).unzip()
 }

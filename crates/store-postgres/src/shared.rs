@@ -129,6 +129,10 @@ impl SqlConnection for Connection {
         Ok(())
     }
 
+    fn notify_here(&self, topic: String) {
+        self.add_topic(topic);
+    }
+
     fn is_repeated(&self) -> bool {
         Connection::is_repeated(self)
     }

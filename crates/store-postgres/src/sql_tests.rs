@@ -30,6 +30,7 @@ const SCOPED: &[&str] = &[
     "messages",
     "message_metadata",
     "courses",
+    "learner_courses",
     "agent_sessions",
     "agent_steps",
     "mode_changes",
@@ -93,7 +94,7 @@ fn every_statement_can_be_prepared() {
 fn no_statement_of_a_caller_walks_through_a_table() {
     with_connection(async |connection| {
         for (_, name, sql) in all().filter(|(kind, ..)| *kind != "OperatorSql") {
-            // The only way that every server knows to explain a statement without its values.
+            // The only way to explain a statement without its values that all server versions support.
             let statement = connection.prepared(sql).await.unwrap();
             let nulls = vec!["NULL"; statement.params().len()].join(", ");
             let steps = [
@@ -130,7 +131,7 @@ fn statements_about_what_callers_have_carry_the_scope() {
         match kind {
             "UserSql" => {
                 assert!(has("tenant_id") && has("user_id") && has("$1") && has("$2"), "{name} is not for one user");
-                // Every part that looks for rows or changes some of them says whose.
+                // Every part of a statement that reads or changes rows names their owner.
                 for part in text.split("WHERE ").skip(1) {
                     let scoped = part.contains("tenant_id");
                     let by_place = [
@@ -160,9 +161,10 @@ fn statements_about_what_callers_have_carry_the_scope() {
 
 #[test]
 fn only_the_installation_itself_touches_rows_of_all_tenants() {
-    // What a statement without a scope may do: end, hand out, prune and reset. Each is here with its reason.
+    // The statements that may run without a scope: they end turns, take queued ones, delete by retention and reset.
+    // Each has its reason.
     const KNOWN: &[&str] = &[
-        // A dead process, a queue, and turns that are handed over.
+        // A dead process, a queue, and turns that another process takes.
         "REQUEUE",
         "FAIL",
         "UNKNOWN_RUNS",
@@ -211,7 +213,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// What is wrong with how a file speaks to the database.
+/// The mistakes in a file's use of the database.
 fn spoken_wrongly(name: &str, text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     for (number, line) in text.lines().enumerate() {
@@ -252,8 +254,8 @@ fn is_statement(given: &str) -> bool {
 
 #[test]
 fn statements_are_literals_and_nothing_is_formatted_into_them() {
-    // S11: a statement is made from a literal by `statements!`. Elsewhere the driver is given text of its own for
-    // transactions, settings, listening and migrations alone.
+    // S11: a statement is made from a literal by `statements!`. Other text is passed to the driver only for
+    // transactions, settings, listening and migrations.
     let files = sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
     assert!(files.iter().any(|path| path.ends_with("batch/columns.rs")), "folders are looked into");
     for path in files {

@@ -1,5 +1,5 @@
-//! The statements of the shared code in the form of PostgreSQL. What the shared code does for each of several rows is one statement
-//! with an array a column.
+//! The statements of the shared code in the form of PostgreSQL. A statement for each of several rows takes one array
+//! for each column.
 
 use amalgam_store::statements;
 
@@ -28,12 +28,14 @@ statements! { SqlStatements:
             AND (CAST($17 AS bigint) IS NULL OR ended_at - created_at >= $17)
             AND (CAST($18 AS bigint) IS NULL OR cost >= $18)
             AND (CAST($20 AS bigint) IS NULL OR CASE WHEN stored THEN 1 ELSE 0 END = $20)
+            AND (CAST($21 AS bigint) IS NULL OR ended_at - created_at <= $21)
+            AND (CAST($22 AS bigint) IS NULL OR cost <= $22)
             AND EXISTS (
                 SELECT 1 FROM responses JOIN items ON items.chain = responses.chain AND items.position = responses.position
                     AND items.tenant_id = $1
                 WHERE responses.tenant_id = $1 AND responses.stem = substr(looked_at.response_id, 23, 16)
                     AND responses.id = looked_at.response_id
-                    AND (items.input ILIKE $21 ESCAPE '\\' OR items.output ILIKE $21 ESCAPE '\\')
+                    AND (items.input ILIKE $23 ESCAPE '\\' OR items.output ILIKE $23 ESCAPE '\\')
             )
         ORDER BY created_at DESC, response_id DESC LIMIT $19";
     TenantSql hold_profile = "
@@ -75,10 +77,34 @@ statements! { SqlStatements:
         INSERT INTO conversation_items (tenant_id, user_id, conversation_id, position, id, item)
         SELECT $1, $2, $3, new.position, new.id, new.item
         FROM unnest($4::bigint[], $5::text[], $6::text[]) AS new (position, id, item)";
+    UserSql response_settings = "
+        SELECT convert_from(settings, 'UTF8') FROM responses
+        WHERE tenant_id = $1 AND user_id = $2 AND stem = $3 AND id = $4";
+    UserSql replace_response_settings = "
+        UPDATE responses SET settings = convert_to($5, 'UTF8')
+        WHERE tenant_id = $1 AND user_id = $2 AND stem = $3 AND id = $4 AND ended_at IS NOT NULL";
     TenantSql known_courses = "
         SELECT id, title, description, modality, kind, status, content_in_sequence, min_percentage_finish, tags, assets,
             url, progress, is_eligible, in_playlist, active
         FROM courses WHERE tenant_id = $1 AND id = ANY ($2)";
+    OperatorSql size = "SELECT pg_database_size(current_database())";
+    TenantSql delete_courses = "DELETE FROM courses WHERE tenant_id = $1 AND id = ANY ($2)";
+    TenantSql forget_learners_of_courses = "DELETE FROM learner_courses WHERE tenant_id = $1 AND course_id = ANY ($2)";
+    UserSql courses_of_learner = "
+        SELECT user_id, course_id, status, progress, is_eligible, in_playlist, updated_at FROM learner_courses
+        WHERE tenant_id = $1 AND user_id = $2 AND course_id = ANY ($3)";
+    TenantSql put_learner_courses = "
+        INSERT INTO learner_courses (tenant_id, user_id, course_id, status, progress, is_eligible, in_playlist, updated_at)
+        SELECT $1, new.\"user\", new.course_id, new.status, new.progress, new.is_eligible, new.in_playlist, $2
+        FROM jsonb_to_recordset($3::text::jsonb) AS new (
+            \"user\" text, course_id bigint, status text, progress bigint, is_eligible boolean, in_playlist boolean)
+        ON CONFLICT (tenant_id, user_id, course_id) DO UPDATE SET status = excluded.status,
+            progress = excluded.progress, is_eligible = excluded.is_eligible, in_playlist = excluded.in_playlist,
+            updated_at = excluded.updated_at";
+    TenantSql delete_learner_courses = "
+        DELETE FROM learner_courses
+        USING jsonb_to_recordset($2::text::jsonb) AS old (\"user\" text, course_id bigint)
+        WHERE tenant_id = $1 AND user_id = old.\"user\" AND learner_courses.course_id = old.course_id";
     UserSql hold_session = "
         SELECT mode, turns FROM agent_sessions WHERE tenant_id = $1 AND user_id = $2 AND id = $3 FOR NO KEY UPDATE";
     UserSql files_of_purpose_upwards = "
@@ -145,7 +171,6 @@ statements! { SqlStatements:
         FROM unnest($2::bigint[], $3::bigint[]) AS wanted (collection, chunk)
             JOIN knowledge_embeddings e ON e.collection = wanted.collection AND e.chunk = wanted.chunk
         WHERE e.tenant_id = $1";
-    /// The row of the session is locked while the number is drawn.
     UserSql response_of_answer = "
         SELECT value::jsonb->>'turn_id' FROM message_metadata
         WHERE tenant_id = $1 AND user_id = $2 AND kind = 'model_usage' AND value::jsonb->>'response_id' = $3
@@ -161,6 +186,9 @@ statements! { SqlStatements:
     TenantSql message_metadata = "
         SELECT message_id, kind, value FROM message_metadata
         WHERE tenant_id = $1 AND message_id = ANY ($2) ORDER BY message_id, number";
+    TenantSql message_tool_calls = "
+        SELECT message_id, kind, value FROM message_metadata
+        WHERE tenant_id = $1 AND message_id = ANY ($2) AND kind = 'tool_call' ORDER BY message_id, number";
     OperatorSql hold_limit = "
         SELECT kind, tenant_id, id, generation, updated_at, requests_per_minute, tokens_per_minute, max_in_flight,
             budget_amount, budget_unit, budget_period, models, tools, minute, requests, tokens, tokens_reserved, in_flight,

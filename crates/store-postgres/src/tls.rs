@@ -19,7 +19,7 @@ use super::address::Trust;
 /// A TLS session with a server.
 pub(super) type Session = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
 
-/// What makes TLS sessions; cheap to clone. Reads the authorities: the file's, or the system's. Blocks.
+/// Opens TLS sessions; cheap to clone. Reads the authorities: the file's, or the system's. Blocks.
 pub(super) fn connector(trust: Trust, roots: Option<&Path>) -> io::Result<MakeRustlsConnect> {
     let provider = Arc::new(ring::default_provider());
     let authorities = match trust {
@@ -58,7 +58,7 @@ fn authorities(file: Option<&Path>) -> io::Result<RootCertStore> {
     }
 }
 
-/// Checks a certificate as far as the address asks for it; signatures of the handshake always.
+/// Checks a certificate as strictly as the address requires; signatures of the handshake always.
 #[derive(Debug)]
 struct Verifier {
     trust: Trust,
@@ -78,7 +78,7 @@ impl ServerCertVerifier for Verifier {
         let Some(authorities) = &self.authorities else { return Ok(ServerCertVerified::assertion()) };
         let verified = authorities.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
         match verified {
-            // The name is looked at last: whatever else is wrong was found before.
+            // The name is checked last, so all other errors were found before.
             Err(rustls::Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) if self.trust == Trust::Authority => Ok(ServerCertVerified::assertion()),

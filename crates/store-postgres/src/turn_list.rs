@@ -14,8 +14,8 @@ use super::{
 };
 
 statements! {
-    /// Adds turns to the list, or ends them there, and counts those that end in the usage. With a mark, only turns whose write
-    /// has happened. Rows of the usage are locked in order, so that two batches cannot deadlock.
+    /// Adds turns to the list, or ends them there, and counts those that end in the usage. With a mark, only turns
+    /// whose write was committed. Rows of the usage are locked in order, so that two batches cannot deadlock.
     OperatorSql PUT_TURNS = "
         WITH new AS (
             SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
@@ -77,24 +77,35 @@ statements! {
             output_tokens = usage_hours.output_tokens + excluded.output_tokens,
             reasoning_tokens = usage_hours.reasoning_tokens + excluded.reasoning_tokens,
             cost = usage_hours.cost + excluded.cost";
-    /// Turns of a process that is gone. They are counted in the usage, without calls of which the usage is known.
+    /// Turns of a process that is gone. They are counted in the usage, with the calls that were written before.
     OperatorSql FAIL_TURNS = "
         WITH ended AS (
             UPDATE turns SET status = 'failed', error = 'server_error', ended_at = $4
             FROM unnest($1::bigint[], $2::bigint[], $3::text[]) AS failed (tenant_id, created_at, response_id)
             WHERE turns.tenant_id = failed.tenant_id AND turns.created_at = failed.created_at
                 AND turns.response_id = failed.response_id AND turns.ended_at IS NULL
-            RETURNING turns.tenant_id, turns.created_at, key_id, user_id, wire, profile
+            RETURNING turns.*
         )
         INSERT INTO usage_hours (tenant_id, hour, key_id, user_id, wire, profile, upstream, model, turns, failed_turns,
             calls, unpriced_calls, input_tokens, cached_input_tokens, cache_write_tokens, output_tokens, reasoning_tokens,
             cost)
-        SELECT tenant_id, created_at / 3600000, coalesce(key_id, ''), user_id, wire, coalesce(profile, ''), '', '',
-            count(*), count(*), 0, 0, 0, 0, 0, 0, 0, 0
-        FROM ended GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1, 2, 3, 4, 5, 6
+        SELECT tenant_id, created_at / 3600000, coalesce(key_id, ''), user_id, wire, coalesce(profile, ''),
+            coalesce(upstream, ''), coalesce(model, ''), count(*), count(*), sum(calls),
+            sum(CASE WHEN cost IS NULL AND input_tokens + output_tokens > 0 THEN calls ELSE 0 END), sum(input_tokens),
+            sum(cached_input_tokens), sum(cache_write_tokens), sum(output_tokens), sum(reasoning_tokens),
+            sum(coalesce(cost, 0))
+        FROM ended GROUP BY 1, 2, 3, 4, 5, 6, 7, 8 ORDER BY 1, 2, 3, 4, 5, 6, 7, 8
         ON CONFLICT (tenant_id, hour, key_id, user_id, wire, profile, upstream, model) DO UPDATE SET
             turns = usage_hours.turns + excluded.turns,
-            failed_turns = usage_hours.failed_turns + excluded.failed_turns";
+            failed_turns = usage_hours.failed_turns + excluded.failed_turns,
+            calls = usage_hours.calls + excluded.calls,
+            unpriced_calls = usage_hours.unpriced_calls + excluded.unpriced_calls,
+            input_tokens = usage_hours.input_tokens + excluded.input_tokens,
+            cached_input_tokens = usage_hours.cached_input_tokens + excluded.cached_input_tokens,
+            cache_write_tokens = usage_hours.cache_write_tokens + excluded.cache_write_tokens,
+            output_tokens = usage_hours.output_tokens + excluded.output_tokens,
+            reasoning_tokens = usage_hours.reasoning_tokens + excluded.reasoning_tokens,
+            cost = usage_hours.cost + excluded.cost";
     /// A turn that was cancelled before a process ran it.
     UserSql CANCEL_QUEUED_TURN = "
         UPDATE turns SET status = 'cancelled', ended_at = $5

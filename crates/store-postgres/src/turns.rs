@@ -1,17 +1,11 @@
-//! What turns write beside their steps: claims of requests that are done once; and turns as administrators see them.
+//! Writes of turns besides their steps: claims of idempotency keys; and turns as administrators see them.
 use std::sync::Arc;
 
 use amalgam_core::{
     Admin, Scope, Stem, StoreError, TurnSummary,
-    store::{
-        Answer, Base, Claim, IdempotencyKey, ProcessId, Stored, Transcript, TurnRecord, TurnStore, TurnWrite,
-        WriteOutcome,
-    },
+    store::{Answer, Claim, IdempotencyKey, ProcessId, Stored, TurnRecord, TurnStore, TurnWrite, WriteOutcome},
 };
-use amalgam_store::{
-    rows::{self, RequestParts, process_bytes},
-    statements,
-};
+use amalgam_store::{rows::process_bytes, statements};
 use bytes::Bytes;
 use tokio::sync::oneshot;
 use tokio_postgres::Row;
@@ -19,13 +13,12 @@ use tokio_postgres::Row;
 use super::{
     Postgres,
     batch::{self, answer_columns},
-    connection::{Connection, Param, PostgresFailure},
+    connection::{Param, PostgresFailure},
     job::{Job, signed},
     journal,
     pool::Lease,
     responses::response_from,
     turn_list,
-    values::PostgresRow,
 };
 
 statements! {
@@ -50,21 +43,6 @@ statements! {
             r.user_id
         FROM responses r JOIN items i ON i.chain = r.chain AND i.position = r.position AND i.tenant_id = r.tenant_id
         WHERE r.tenant_id = $1 AND r.stem = $2 AND r.id = $3";
-    TenantSql TRANSCRIPTS = "
-        SELECT number, upstream, model, asked_at, first_token_ms, duration_ms, retries, request, response, cut, usage,
-            losses, error, base_response, base_number, base_shared
-        FROM transcripts WHERE tenant_id = $1 AND response_id = $2 ORDER BY number";
-    /// What a call's request builds on, the nearest first.
-    TenantSql BASES = "
-        WITH RECURSIVE part (request, base_response, base_number, base_shared, depth) AS (
-            SELECT request, base_response, base_number, base_shared, 0 FROM transcripts
-            WHERE tenant_id = $1 AND response_id = $2 AND number = $3
-            UNION ALL
-            SELECT call.request, call.base_response, call.base_number, call.base_shared, part.depth + 1
-            FROM part JOIN transcripts call ON call.tenant_id = $1 AND call.response_id = part.base_response
-                AND call.number = part.base_number
-        )
-        SELECT request, base_response, base_number, base_shared FROM part ORDER BY depth";
 }
 
 impl TurnStore for Postgres {
@@ -116,7 +94,7 @@ impl TurnStore for Postgres {
         Box::pin(self.pool.repeatably(move |connection: Lease| async move {
             let (tenant_id, user, process) = (scope.tenant_id(), scope.user(), process_bytes(process));
             let (hash, process) = (body_hash.as_slice(), process.as_slice());
-            // A claim that is given back between the two statements is claimed anew.
+            // A claim that is released between the two statements is claimed again.
             for _ in 0..CLAIM_TRIES {
                 let params: [Param<'_>; 8] = [
                     &tenant_id,
@@ -173,20 +151,15 @@ impl TurnStore for Postgres {
                 let Some(row) = connection.row(TURN, &[&tenant_id, &stem.as_str(), &response_id]).await? else {
                     return Ok(None);
                 };
-                let calls = connection.rows(TRANSCRIPTS, &[&tenant_id, &response_id]).await?;
-                let mut transcripts = Vec::with_capacity(calls.len());
-                for call in &calls {
-                    transcripts.push(whole(&connection, tenant_id, rows::transcript(&PostgresRow(call))?).await?);
-                }
                 let tools = journal::runs(&connection, tenant_id, response_id).await?;
-                Ok(Some(TurnRecord { response: response_from(&row)?, user: row.try_get(16)?, transcripts, tools }))
+                Ok(Some(TurnRecord { response: response_from(&row)?, user: row.try_get(16)?, tools }))
             });
             found.await
         })
     }
 }
 
-/// How often a claim is tried whose key others take and give back.
+/// The number of attempts for a key that other requests claim and release.
 const CLAIM_TRIES: usize = 8;
 
 fn claim_from(row: &Row, hash: &[u8], response_id: &str, process: &[u8]) -> Result<Claim, PostgresFailure> {
@@ -196,7 +169,7 @@ fn claim_from(row: &Row, hash: &[u8], response_id: &str, process: &[u8]) -> Resu
         return Ok(Claim::Mismatch);
     }
     Ok(match worked_on {
-        // Our own claim, whose answer was lost on the way.
+        // This request's own claim, whose result was lost.
         Some(by) if by == process && first == response_id => Claim::First,
         Some(_) => Claim::Running { response_id: first },
         None => Claim::Done { response_id: first, answer: answer_from(row)? },
@@ -210,21 +183,4 @@ fn answer_from(row: &Row) -> Result<Answer, PostgresFailure> {
         content_type: row.try_get::<_, Option<String>>(4)?.unwrap_or_default(),
         body: row.try_get::<_, Option<&[u8]>>(5)?.map(Bytes::copy_from_slice).unwrap_or_default(),
     })
-}
-
-/// A call with its whole request.
-async fn whole(connection: &Connection, tenant_id: i64, mut call: Transcript) -> Result<Transcript, PostgresFailure> {
-    let mut parts = RequestParts::of(&mut call);
-    if let Some(Base { response_id, number, .. }) = parts.next() {
-        let rows = connection.rows(BASES, &[&tenant_id, &response_id, &i64::from(number)]).await?;
-        let mut rows = rows.iter();
-        while parts.next().is_some() {
-            let part = |row: &Row| {
-                Ok::<_, PostgresFailure>((Bytes::copy_from_slice(row.try_get(0)?), rows::base(&PostgresRow(row), 1)?))
-            };
-            parts.push(rows.next().map(part).transpose()?);
-        }
-    }
-    (call.request, call.base) = parts.whole();
-    Ok(call)
 }

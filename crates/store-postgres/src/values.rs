@@ -1,4 +1,4 @@
-//! Values and rows of the shared code, as the driver takes and gives them.
+//! Values and rows of the shared code in the form of the driver.
 
 use std::error::Error;
 

@@ -1,8 +1,8 @@
 //! Tasks that write for turns, many writes at once.
 //!
-//! Each task has a queue of its own, of bounded length and size, and a connection of its own. All writes of one response
-//! go to the same queue, so they happen in the order in which they were asked for. While one batch is on its way the
-//! next one gathers: the more there is to write, the less a write costs.
+//! Each task has a queue of its own, of bounded length and size, and a connection of its own. All writes of one
+//! response go to the same queue, so they happen in the order of the calls. While one batch is sent, the next one
+//! collects in the queue: under load a write costs less.
 use std::{
     collections::HashSet,
     hash::{DefaultHasher, Hash as _, Hasher as _},
@@ -15,7 +15,7 @@ use std::{
 
 use amalgam_core::{
     Scope, Stem, StoreError,
-    store::{FlushMeter, TurnWrite, WriteOutcome},
+    store::{StoreMeter, TurnWrite, WriteOutcome},
 };
 use amalgam_store::notifications::Notifications;
 use tokio::{
@@ -34,14 +34,14 @@ use super::{
 /// At most this many writes, or about this many bytes, go in one transaction.
 const BATCH: usize = 64;
 const BATCH_BYTES: usize = 2 << 20;
-/// A write that failed because of a concurrent one is tried this often.
+/// The number of attempts for a write that failed because of a concurrent one.
 const TRIES: usize = 4;
-/// Writes of unknown outcome that are remembered, should they come again.
+/// The number of writes with an unknown outcome that are remembered, in case they are repeated.
 const REMEMBERED: usize = 4096;
-/// How long to wait between two attempts to reach a server that went away.
+/// The pause between two attempts to reach a server that does not answer.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Where writes are handed in.
+/// The queues of writes.
 pub(super) struct Writers {
     queues: Vec<mpsc::Sender<Job>>,
     bytes: Arc<AtomicUsize>,
@@ -58,7 +58,7 @@ impl Writers {
     ) -> Self {
         let bytes = Arc::new(AtomicUsize::new(0));
         let queues = (0..options.writers.max(1)).map(|_| {
-            // A full queue is answered at once: the store is busy.
+            // A full queue refuses a write at once: the store is busy.
             let (queue, jobs) = mpsc::channel(options.queue.div_ceil(options.writers.max(1)));
             let writer = Writer {
                 jobs,
@@ -77,7 +77,7 @@ impl Writers {
         Self { queues: queues.collect(), bytes, most_bytes: options.queue_bytes }
     }
 
-    /// Hands a write in and waits for what became of it.
+    /// Enqueues a write and waits for its outcome.
     pub(super) async fn write(
         &self,
         scope: &Scope,
@@ -92,7 +92,7 @@ impl Writers {
         let job = Job::new(scope, stem, write, answer);
         let bytes = job.bytes;
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        // A write that is larger than everything that may wait goes through when nothing waits.
+        // A write that is larger than the limit of the queue is accepted when the queue is empty.
         let fits = before == 0 || before + bytes <= self.most_bytes;
         if !fits || queue.try_send(job).is_err() {
             self.bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -108,10 +108,10 @@ struct Writer {
     connector: Connector,
     connection: Option<Connection>,
     notifications: Arc<Notifications>,
-    /// Marks of writes whose outcome is not known.
+    /// The marks of writes whose outcome is unknown.
     unsettled: HashSet<i64>,
     /// Counts commits.
-    flushes: FlushMeter,
+    flushes: StoreMeter,
     wait: Duration,
     deadline: Duration,
 }
@@ -132,7 +132,7 @@ impl Writer {
             let mut jobs = vec![first];
             while jobs.len() < BATCH && bytes < BATCH_BYTES {
                 let Ok(job) = self.jobs.try_recv() else { break };
-                // The next step of a response that is in this batch already begins the next one.
+                // The next step of a response that is in this batch starts the next batch.
                 if !ids.insert(job.write.response_id.clone()) {
                     next = Some(job);
                     break;
@@ -141,7 +141,7 @@ impl Writer {
                 jobs.push(job);
             }
             if let Err(error) = self.write(&mut jobs).await {
-                // Jobs that arrived meanwhile would wait for the same server.
+                // Jobs that have arrived meanwhile would wait for the same server.
                 while let Some(mut job) = next.take().or_else(|| self.jobs.try_recv().ok()) {
                     bytes += job.bytes;
                     job.answer(Err(error.clone()));
@@ -172,7 +172,7 @@ impl Writer {
             jobs.iter_mut().for_each(|job| job.answer(Err(error.clone())));
             return Ok(());
         }
-        // One bad write must not harm the others, and after a cut each is looked at by itself.
+        // One invalid write must not make the others fail, and after a lost connection each is checked by itself.
         let cut = failure.kind() == FailureKind::Disconnected;
         debug!(writes = jobs.len(), "a batch of writes failed and is tried one by one: {failure}");
         let mut jobs = jobs.iter_mut();
@@ -188,7 +188,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes one job that may have happened already (`cut`). An error means that the server cannot be reached.
+    /// Writes one job that may have been committed already (`cut`). An error means that the server cannot be reached.
     async fn write_one(&mut self, job: &mut Job, mut cut: bool) -> Result<(), StoreError> {
         let mut last = None;
         let mut was_cut = cut;
@@ -224,8 +224,8 @@ impl Writer {
                     FailureKind::Unavailable | FailureKind::Duplicate | FailureKind::Broken => Err(failure),
                 },
             };
-            // The server may have gone on with a try that was cut after we looked: then it is that one which is in the way,
-            // and to be looked for as one that comes again.
+            // The server may have committed an attempt whose connection was cut, after this task looked for it. Then
+            // that attempt is the conflict, and the write is looked for as a repeated one.
             self.remember(job, was_cut);
             self.settle(job, outcome).await;
             return Ok(());
@@ -240,7 +240,7 @@ impl Writer {
     async fn settle(&mut self, job: &mut Job, outcome: Result<WriteOutcome, PostgresFailure>) {
         let refused = is_refused(&outcome);
         let mut outcome = outcome.map_err(StoreError::from);
-        // A write that comes again because its outcome was not known.
+        // A repeated write whose outcome was unknown.
         let unsettled = self.unsettled.remove(&job.mark);
         if refused && unsettled {
             match self.look(job).await {
@@ -253,7 +253,7 @@ impl Writer {
             }
         }
         if refused && outcome.is_err() && job.write.begin.is_some() {
-            // The id is there already.
+            // The id exists already.
             outcome = Ok(WriteOutcome::Lost);
         }
         if matches!(outcome, Ok(WriteOutcome::Kept)) {
@@ -264,7 +264,7 @@ impl Writer {
         job.answer(outcome);
     }
 
-    /// Whether the write has happened; tries to reach the server for a while.
+    /// Whether the write was committed; tries to reach the server for a while.
     async fn look(&mut self, job: &Job) -> Result<bool, StoreError> {
         let until = Instant::now() + self.wait;
         loop {
@@ -289,7 +289,7 @@ impl Writer {
         }
     }
 
-    /// Remembers that the outcome of a write is not known, should it come again.
+    /// Remembers that the outcome of a write is unknown, in case it is repeated.
     fn remember(&mut self, job: &Job, cut: bool) {
         if cut {
             if self.unsettled.len() >= REMEMBERED {
@@ -299,7 +299,7 @@ impl Writer {
         }
     }
 
-    /// One try at writing some jobs in one transaction.
+    /// Makes one attempt to write some jobs in one transaction.
     async fn attempt(&mut self, jobs: &[Job]) -> Result<Vec<WriteOutcome>, Attempt> {
         self.connected().await.map_err(Attempt::NoConnection)?;
         let connection = self.connection.as_ref().expect("it is connected");
@@ -308,7 +308,7 @@ impl Writer {
             Ok(done) => done,
             Err(_) => Err(PostgresFailure::timed_out()),
         };
-        // Of limits: turns wait until they may run.
+        // Turns that wait for limits are notified.
         let topics = connection.take_topics();
         if done.is_ok() {
             self.flushes.add(jobs.len(), started.elapsed());
@@ -331,7 +331,7 @@ impl Writer {
     }
 }
 
-/// Whether something that is there already was in the way.
+/// Whether an existing row caused a conflict.
 fn is_refused(outcome: &Result<WriteOutcome, PostgresFailure>) -> bool {
     match outcome {
         Ok(written) => *written == WriteOutcome::Lost,
@@ -339,10 +339,10 @@ fn is_refused(outcome: &Result<WriteOutcome, PostgresFailure>) -> bool {
     }
 }
 
-/// Why a try was in vain.
+/// Why an attempt failed.
 enum Attempt {
-    /// The server was not reached: nothing happened.
+    /// The server was not reached: nothing was written.
     NoConnection(StoreError),
-    /// It was, and something went wrong.
+    /// The server was reached, and the write failed.
     Failed(PostgresFailure),
 }

@@ -15,7 +15,7 @@ statements! {
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
 }
 
-/// What one step of a turn asks. Whose it is says the turn.
+/// Adds the approvals that one step of a turn requests. Their owner is the turn's.
 pub(super) fn add(
     database: Database<'_>,
     scope: &Scope,

@@ -1,8 +1,8 @@
-//! Copies of a database: of one that is in use, their check, and the way back.
+//! Copies of a database that is in use: making, checking and restoring them.
 //!
-//! A copy is made by SQLite's online backup, a few pages at a time, inside of one read transaction: it is the database as it
-//! was when the copy began, whatever is written meanwhile. The writer does not wait for it; only the write-ahead log cannot be
-//! restarted before the copy is done. A copy is one file that needs no log beside it.
+//! A copy is made by SQLite's online backup, a few pages at a time, inside one read transaction: it is the database as
+//! it was when the copy began. The writer does not wait for it; only the write-ahead log cannot be restarted before the
+//! copy is done. A copy is one file that needs no log beside it.
 use std::{
     fs::{self, File, OpenOptions},
     io,
@@ -26,53 +26,53 @@ use super::{
 
 /// Pages that are copied at once: 8 MiB.
 const PAGES: i32 = 1_024;
-/// What has rows in every database, also in one that holds nothing.
+/// The tables that have rows in every database, also in an empty one.
 const OWN_TABLES: [&str; 2] = ["migrations", "redo"];
-/// How much of a report on damage is kept.
+/// The number of lines of a damage report that are shown.
 const MOST_LINES: usize = 5;
 
-/// `shadow` and `virtual` tables are indexes of words, which belong to the others.
+/// `shadow` and `virtual` tables are full-text indexes, which belong to other tables.
 const TABLES: &str = "
     SELECT name FROM pragma_table_list
     WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name";
 const SIZE: &str = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size";
 const CHECK: &str = "PRAGMA integrity_check(10)";
 const CHECKPOINT: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
-/// Behind these comes the name of a table, as the schema has it.
+/// The name of a table of the schema follows.
 const COUNT: &str = "SELECT COUNT(*) FROM ";
 const ANY: &str = "SELECT 1 FROM ";
 
 /// Why a database could not be copied, checked or replaced.
 #[derive(Debug, thiserror::Error)]
 pub enum SqliteCopyError {
-    /// It cannot be read, or does not fit this binary.
+    /// The database cannot be read, or does not fit this binary.
     #[error(transparent)]
     Open(#[from] SqliteOpenError),
-    /// A redo log that was not applied belongs to it.
+    /// The database has a redo log of an older server that was not applied.
     #[error("`{}` has turns that the database lacks: run `amalgam migrate` first", path.display())]
     RedoLog {
-        /// The log.
+        /// The redo log.
         path: PathBuf,
     },
-    /// The disk has too little room.
+    /// The disk has too little space.
     #[error("{needed} bytes are needed at `{}`, and {free} are free", folder.display())]
     NoRoom {
-        /// Where.
+        /// The folder of the copy.
         folder: PathBuf,
-        /// What is needed.
+        /// The required bytes.
         needed: u64,
-        /// What there is.
+        /// The available bytes.
         free: u64,
     },
-    /// SQLite finds faults in it.
+    /// SQLite reports errors in the file.
     #[error("`{}` is damaged: {report}", path.display())]
     Damaged {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What SQLite says.
+        /// The report of SQLite.
         report: String,
     },
-    /// A server serves from it.
+    /// A server uses the database.
     #[error("a server uses the database; stop it first")]
     Serving(#[source] LockError),
 }
@@ -97,8 +97,9 @@ impl Sqlite {
         Ok(bytes.unsigned_abs())
     }
 
-    /// Copies the database at `path`, which may be in use, to `target`, which is made or overwritten, readable by its owner
-    /// alone, and flushed. `progress` is told how many pages were copied, and of how many. A copy that fails is removed.
+    /// Copies the database at `path`, which may be in use, to `target`, which is created or overwritten, readable only
+    /// by its owner, and flushed. Calls `progress` with the number of copied pages and of all pages. Removes a copy
+    /// that fails.
     pub fn copy(
         path: &Path,
         target: &Path,
@@ -146,7 +147,7 @@ impl Sqlite {
         Ok(!empty)
     }
 
-    /// Takes the lock of a server for as long as the file is open, so that none starts meanwhile.
+    /// Takes the lock of a server for as long as the returned file is open, so that no server starts meanwhile.
     pub fn lock_against_servers(path: &Path) -> Result<File, SqliteCopyError> {
         let folder = folder_of(path);
         let mut make = fs::DirBuilder::new();
@@ -154,13 +155,13 @@ impl Sqlite {
         file::lock_for_serving(&resolved(path)).map_err(SqliteCopyError::Serving)
     }
 
-    /// Puts the checked copy `with`, which is on the same disk, in the place of the database at `path`. After a crash there is
-    /// the old database or the new one. Call it with the lock of [`Sqlite::lock_against_servers`].
+    /// Replaces the database at `path` by the checked copy `with`, which is on the same disk. After a crash there is
+    /// either the old database or the new one. Requires the lock of [`Sqlite::lock_against_servers`].
     pub fn replace(path: &Path, with: &Path) -> Result<(), SqliteCopyError> {
         let path = resolved(path);
         if path.exists() {
-            // What is only in the log belongs to the old database, which must be whole until the new one is in its place. One
-            // that is damaged may not let go of its log.
+            // Changes that are only in the log belong to the old database, which must be complete until the new one
+            // replaces it. A damaged database may fail to settle its log.
             let _ = settle(&path);
         }
         for suffix in ["-wal", "-shm", "-journal", "-redo"] {
@@ -176,18 +177,18 @@ impl Sqlite {
     }
 }
 
-/// The path behind symbolic links, if there is a file.
+/// The target of symbolic links, if there is a file.
 fn resolved(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_path_buf())
 }
 
-/// Copies what the write-ahead log has into the database.
+/// Copies the contents of the write-ahead log into the database.
 fn settle(path: &Path) -> rusqlite::Result<()> {
     let connection = file::open_checkpointer(path)?;
     connection.query_row(CHECKPOINT, [], |_| Ok(()))
 }
 
-/// A connection that only reads, with the usual waits. It creates no database.
+/// A read-only connection with the usual lock time-outs. It creates no database.
 pub(super) fn open_source(path: &Path) -> Result<Connection, SqliteCopyError> {
     let database = || SqliteCopyError::database(path);
     fs::metadata(path).map_err(SqliteCopyError::file(path))?;
@@ -200,7 +201,7 @@ pub(super) fn open_source(path: &Path) -> Result<Connection, SqliteCopyError> {
 fn copy_pages(path: &Path, target: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<(), SqliteCopyError> {
     let source = open_source(path)?;
     let (from, to) = (|| SqliteCopyError::database(path), || SqliteCopyError::database(target));
-    // One read transaction around all steps: without it each write of the server makes the copy begin again.
+    // One read transaction around all steps: without it each write of the server would restart the copy.
     source.execute_batch("BEGIN").map_err(from())?;
     let needed: i64 = source.query_row(SIZE, [], |row| row.get(0)).map_err(from())?;
     make_room(target, needed.unsigned_abs())?;
@@ -222,13 +223,13 @@ fn copy_pages(path: &Path, target: &Path, progress: &mut dyn FnMut(u64, u64)) ->
             }
         }
     }
-    // Without a log of its own the copy is one file.
+    // Without write-ahead logging the copy is a single file.
     copy.pragma_update_and_check(None, "journal_mode", "DELETE", |_| Ok(())).map_err(to())?;
     drop(copy);
     File::open(target).and_then(|file| file.sync_all()).map_err(SqliteCopyError::file(target))
 }
 
-/// Makes the empty file of a copy, if the disk has room for it.
+/// Creates the empty file of a copy, if the disk has space for it.
 fn make_room(target: &Path, needed: u64) -> Result<(), SqliteCopyError> {
     let folder = folder_of(target);
     match fs::remove_file(target) {
@@ -243,7 +244,7 @@ fn make_room(target: &Path, needed: u64) -> Result<(), SqliteCopyError> {
     made.map(drop).map_err(SqliteCopyError::file(target))
 }
 
-/// What a copy has.
+/// The description of a copy.
 fn contents(path: &Path) -> Result<BackupContents, SqliteCopyError> {
     let connection = open_source(path)?;
     let database = || SqliteCopyError::database(path);
@@ -261,7 +262,7 @@ fn contents(path: &Path) -> Result<BackupContents, SqliteCopyError> {
     })
 }
 
-/// Whether any table has a row that the program has not written while it made the schema.
+/// Whether any table has a row that was not written when the schema was created.
 pub(super) fn has_rows(connection: &Connection) -> rusqlite::Result<bool> {
     for name in tables(connection)?.iter().filter(|name| !OWN_TABLES.contains(&name.as_str())) {
         let any = connection.query_row(&[ANY, &identifier(name)].concat(), [], |_| Ok(()));
@@ -272,12 +273,12 @@ pub(super) fn has_rows(connection: &Connection) -> rusqlite::Result<bool> {
     Ok(false)
 }
 
-/// The tables of a database, without indexes of words.
+/// The tables of a database, without full-text indexes.
 pub(super) fn tables(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     connection.prepare(TABLES)?.query_map([], |row| row.get(0))?.collect()
 }
 
-/// A name of the schema inside of a statement.
+/// Quotes a name of the schema for a statement.
 pub(super) fn identifier(name: &str) -> String {
     ["\"", &name.replace('"', "\"\""), "\""].concat()
 }

@@ -1,11 +1,11 @@
 //! Keeps the write-ahead log short.
 //!
-//! A thread of its own copies pages from the log into the database while the writer goes on (`PASSIVE`). A log can be
+//! A separate thread copies pages from the log into the database while the writer continues (`PASSIVE`). The log can be
 //! written from its beginning again once all of it was copied and no connection reads from it. Under a steady load that
-//! moment never comes by itself, so the writer makes it between two transactions (`RESTART`), when little is left to copy.
-//! Reads that begin then need the database file only, so it waits for those under way, which are short. Another process may
-//! read for longer. If it does so without end and the log keeps growing, writes are refused at last, because a full disk
-//! would be worse.
+//! moment never occurs by itself, so the writer creates it between two transactions (`RESTART`), when little is left to
+//! copy. Reads that begin then need only the database file, so the writer waits for the current reads, which are short.
+//! Another process may read for longer. If it never ends and the log keeps growing, the store finally refuses writes,
+//! because a full disk would be worse.
 use std::{
     path::Path,
     sync::{
@@ -20,26 +20,28 @@ use tracing::{debug, warn};
 
 use super::file;
 
-/// Pages of 8 KiB. So many new ones are worth copying: 8 MiB. A page that many commits changed is copied once.
+/// The number of new pages (of 8 KiB) after which copying is worth its cost: 8 MiB. A page that many commits changed is
+/// copied once.
 const WORTH_COPYING: u32 = 1_024;
-/// From here on the writer restarts the log: 16 MiB. A log that is overwritten costs no more than one that grows, and less
-/// where the disk has to make room.
+/// From this length on the writer restarts the log: 16 MiB. Overwriting a log costs no more than extending it, and less
+/// where the disk has to allocate space.
 const LONG: u32 = 2_048;
-/// It does so when no more than this is left to copy, which takes little time.
+/// The writer restarts the log when no more pages than this are left to copy, which takes little time.
 const LITTLE: u32 = 256;
-/// And from here on in any case: 32 MiB.
+/// From this length on the writer restarts the log in any case: 32 MiB.
 const OVERDUE: u32 = 2 * LONG;
-/// From here on another process is in the way, and the log says so: 256 MiB. Again whenever it has doubled.
+/// From this length on another process must be blocking the restart, and a warning is logged: 256 MiB, and each time it
+/// has doubled.
 const WORTH_A_WARNING: u32 = 32_768;
-/// From here on writes are refused: 1 GiB.
+/// From this length on writes are refused: 1 GiB.
 const TOO_LONG: u32 = 131_072;
-/// How long the writer waits for readers.
+/// The time that the writer waits for readers.
 const READER_WAIT: Duration = Duration::from_millis(100);
 
-/// How long the write-ahead log is.
+/// The state of the write-ahead log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WalState {
-    /// As it should be.
+    /// Within its usual length.
     Bounded,
     /// Too long for more writes.
     TooLong,
@@ -49,11 +51,11 @@ pub(super) enum WalState {
 #[derive(Debug)]
 pub(super) struct Checkpointer {
     pages: Arc<AtomicU32>,
-    /// How long the log was when pages were last copied.
+    /// The length of the log when pages were last copied.
     copied_at: AtomicU32,
-    /// How long it has to be for the next try to restart it.
+    /// The length of the log at which the next restart is tried.
     next_try: AtomicU32,
-    /// How long it has to be for the next warning.
+    /// The length of the log at which the next warning is logged.
     next_warning: AtomicU32,
     /// Held while a checkpoint runs: SQLite refuses a second one as `database is locked`.
     running: Mutex<()>,
@@ -80,7 +82,7 @@ impl Checkpointer {
         }
     }
 
-    /// Learns from every commit of `connection` how long the log is.
+    /// Records the length of the log after every commit of `connection`.
     pub(super) fn watch(&self, connection: &mut Connection) -> rusqlite::Result<()> {
         let pages = Arc::clone(&self.pages);
         connection.wal_hook(Some(move |_: &mut Wal, count| {
@@ -136,7 +138,7 @@ impl Checkpointer {
                     warn!(pages, "the write-ahead log grows because another process reads the database: {error}");
                     self.next_warning.store(pages.saturating_mul(2), Ordering::Relaxed);
                 }
-                // Beyond the last bound every write tries, so that the store recovers as soon as the reader is gone.
+                // Beyond the last bound every write tries, so that the store recovers as soon as the reader has ended.
                 self.next_try.store(pages.saturating_add(LONG / 4).min(TOO_LONG), Ordering::Relaxed);
             }
         }
@@ -153,7 +155,7 @@ impl Checkpointer {
             match connection.wal_checkpoint_v2(Some(MAIN_DB), CheckpointMode::PASSIVE) {
                 Ok((pages, copied)) => {
                     debug!(pages, copied, "the write-ahead log was checkpointed");
-                    // Also when a reader kept some pages from being copied: the next try is due with more pages.
+                    // Also when a reader prevented some pages from being copied: the next try is due with more pages.
                     self.copied_at.store(u32::try_from(pages).unwrap_or(0), Ordering::Relaxed);
                 }
                 Err(error) => {
@@ -182,7 +184,7 @@ impl Checkpointer {
     }
 }
 
-/// Copies what is left and has the next transaction write the log from its beginning.
+/// Copies the remaining pages; the next transaction then writes the log from its beginning.
 fn restart_log(connection: &mut Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(READER_WAIT)?;
     let restarted = connection.wal_checkpoint_v2(Some(MAIN_DB), CheckpointMode::RESTART);
@@ -194,15 +196,15 @@ fn restart_log(connection: &mut Connection) -> rusqlite::Result<()> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Due {
     Nothing,
-    /// It was restarted by SQLite itself.
+    /// SQLite has restarted the log itself.
     Forget,
-    /// There are pages to copy.
+    /// Pages have to be copied.
     Copy,
-    /// It is long enough to be restarted.
+    /// The log has to be restarted.
     Restart,
 }
 
-/// What a log of `pages` needs whose pages were last copied when it had `copied_at`.
+/// What to do with a log of `pages` whose pages were last copied when it had `copied_at`.
 fn due(pages: u32, copied_at: u32, next_try: u32) -> Due {
     if pages < copied_at {
         return Due::Forget;

@@ -79,8 +79,8 @@ pub(super) fn claim(
     known.ok_or_else(|| SqliteFailure::Broken("a claim is neither free nor taken".into()))
 }
 
-/// Answers a claim that is being worked on for a response, or gives it back; nothing when it was answered before, or is
-/// another response's by now.
+/// Answers or releases an unfinished claim for a response. No effect if the claim was answered before, or belongs to
+/// another response by now.
 pub(super) fn settle(
     transaction: &Transaction<'_>,
     scope: &Scope,
@@ -107,8 +107,8 @@ pub(super) fn settle(
     Ok(())
 }
 
-/// Lets go of the claims of a process, of all or of those for some responses. One whose response lives on without it is
-/// answered by that response, so that the same request does not run twice; the others are free again.
+/// Settles the claims of a process, all or those for some responses. A claim whose response continues without its
+/// request is answered by that response, so that the same request does not run twice; the others are released.
 pub(super) fn release(
     transaction: &Transaction<'_>,
     operator: Operator,

@@ -54,7 +54,7 @@ impl SqlConnection for JobConnection<'_> {
         })
     }
 
-    // A transaction that writes is alone.
+    // Writing transactions run one at a time.
     async fn lock(&self, _: String) -> Result<(), SqliteFailure> {
         Ok(())
     }
@@ -64,6 +64,10 @@ impl SqlConnection for JobConnection<'_> {
             transaction.notify(topic);
             Ok(())
         })
+    }
+
+    fn notify_here(&self, topic: String) {
+        self.with(|transaction| transaction.notify(topic));
     }
 
     // A group that failed was rolled back.
@@ -134,7 +138,7 @@ fn for_each<'a>(
     }
 }
 
-/// A value as SQLite takes it.
+/// A value in the form of SQLite.
 pub(super) struct SqliteValue<'a>(pub(super) &'a SqlValue<'a>);
 
 impl ToSql for SqliteValue<'_> {

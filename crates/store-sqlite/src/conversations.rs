@@ -13,8 +13,8 @@ statements! {
         ON CONFLICT (tenant_id, id, conversation_id) DO NOTHING";
 }
 
-/// Adds the input and the output of a turn to the end of a conversation, if it still exists. Items without an id, or with one
-/// that the conversation has, are passed over.
+/// Adds the input and the output of a turn to the end of a conversation, if it still exists. Skips items without an id,
+/// or with an id that the conversation already has.
 pub(super) fn append(database: Database<'_>, scope: &Scope, id: &str, arrays: [&Json; 2]) -> Result<(), SqliteFailure> {
     let items: Vec<NewItem> = arrays.into_iter().flat_map(rows::items_with_ids).collect();
     let first =

@@ -1,4 +1,4 @@
-//! The catalogue of courses, and how they are found.
+//! Writes and searches the catalogue of courses.
 
 use amalgam_core::store::{Course, CoursePage};
 use amalgam_protocol::{Json, Writer};
@@ -32,8 +32,8 @@ statements! {
             url, progress, is_eligible, in_playlist, active
         FROM courses WHERE tenant_id = ?1 AND active = 1 ORDER BY id LIMIT ?2 OFFSET ?3";
     TenantSql COUNT_COURSES = "SELECT COUNT(*) FROM courses WHERE tenant_id = ?1 AND active = 1";
-    /// `?2` is an array of pairs: what to look for, and what it is worth. What is found for one word is added to what was
-    /// found for the others, so that only a course's own words, and none of other tenants, decide its rank.
+    /// `?2` is an array of pairs: a query of the index, and its weight. The weights of all matching queries are added,
+    /// so that only a course's own words, and none of other tenants, decide its rank.
     TenantSql FIND_COURSES = "
         SELECT courses.id, title, description, modality, kind, status, content_in_sequence, min_percentage_finish, tags,
             assets, url, progress, is_eligible, in_playlist, active
@@ -115,17 +115,17 @@ pub(super) fn find(
     Ok(CoursePage { count, courses: courses.all(|row| Ok(course(&SqliteRow(row))?))? })
 }
 
-/// A search in the language of the index.
+/// A search in the syntax of the full-text index.
 struct CourseQuestion {
     /// Any of the words anywhere.
     any: String,
-    /// Each word in each of the two places that it can be in, and what it is worth there.
+    /// A query for each word in each of its two places, with the weight there.
     each: Json,
 }
 
 impl CourseQuestion {
     fn new(tenant: TenantKey, words: &[String]) -> Self {
-        // Letters and digits alone: nothing in a word can end its quotes.
+        // Words have only letters and digits, so a word cannot end its quotes.
         let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
         let own = format!("tenant_id : \"{}\"", tenant.number());
         let any = format!("{own} AND {{strong weak}} : ({})", quoted.join(" OR "));

@@ -10,7 +10,7 @@ statements! {
         UPDATE agent_steps SET process = NULL WHERE tenant_id = ?1 AND user_id = ?2 AND response_id = ?3";
 }
 
-/// A response is gone: its step is free again, whichever process took it.
+/// Releases the step of a deleted response, whichever process took it.
 pub(super) fn leave(database: Database<'_>, scope: &Scope, response_id: &str) -> Result<(), SqliteFailure> {
     database.user(scope, LEAVE_STEP, &[&response_id])?.run().map(drop)
 }

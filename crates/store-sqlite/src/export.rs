@@ -1,8 +1,8 @@
 //! Reads a database in the form of another engine's tables, for `amalgam copy`.
 //!
-//! Which tables and columns are wanted is what the target has. A column of the same name is read as it is; what differs has a
-//! rule here. A table or a column of either side without its counterpart and without a rule is refused, so that none is
-//! forgotten.
+//! The target determines the tables and columns. A column with the same name is read unchanged; the differences have
+//! rules here. A table or a column of either side that has neither a counterpart nor a rule is refused, so that none is
+//! left out by accident.
 use std::{fs::File, path::Path};
 
 use amalgam_store::{
@@ -19,7 +19,7 @@ use super::{
 
 /// Columns of the target that this engine has in another form: table, column, expression.
 const EXPRESSIONS: &[(&str, &str, &str)] = &[
-    // A chain is named after its first response. A position is the number of the run and the place in it.
+    // A chain is named after its first response. A position is the number of the run and the offset in it.
     (
         "responses",
         "chain",
@@ -48,7 +48,7 @@ const EXPRESSIONS: &[(&str, &str, &str)] = &[
     ("courses", "words", "'''#' || tenant_id || '''' || COALESCE(' ' || found.terms, '')"),
 ];
 
-/// Tables of the target that are read from something else than the table of their name: table, source, order.
+/// Tables of the target that are read from a source other than the table with their name: table, source, order.
 const SOURCES: &[(&str, &str, &str)] = &[
     (
         "courses",
@@ -68,13 +68,14 @@ const SOURCES: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// The terms of the indexes of words.
+/// The terms of the full-text indexes.
 const TERMS: &str = "
     CREATE VIRTUAL TABLE temp.course_terms USING fts5vocab ('main', 'course_words', 'instance');
     CREATE VIRTUAL TABLE temp.chunk_terms USING fts5vocab ('main', 'knowledge_words', 'instance');
     BEGIN";
 
-/// What only this engine has: its own numbers of rows, and what the expressions above are made from. `*` is a whole table.
+/// Tables and columns that only this engine has: its row numbers, and what the expressions above read. `*` is a whole
+/// table.
 const NOT_COPIED: &[(&str, &str)] = &[
     ("migrations", "*"),
     ("redo", "*"),
@@ -97,7 +98,7 @@ const SELECT: &str = "SELECT ";
 const FROM: &str = " FROM ";
 const ORDER: &str = " ORDER BY ";
 
-/// A database that is read, which no server changes meanwhile.
+/// A database that is read while no server changes it.
 pub struct SqliteExport {
     connection: Connection,
     path: std::path::PathBuf,
@@ -105,7 +106,7 @@ pub struct SqliteExport {
 }
 
 impl Sqlite {
-    /// Opens the database at `path` to read all of it. Its schema has to be that of this binary.
+    /// Opens the database at `path` to read all of it. Its schema must be that of this binary.
     pub fn export(path: &Path) -> Result<SqliteExport, SqliteCopyError> {
         let path = path.canonicalize().map_err(SqliteCopyError::file(path))?;
         let locked = Self::lock_against_servers(&path)?;
@@ -120,7 +121,7 @@ impl Sqlite {
 }
 
 impl SqliteExport {
-    /// What of either side has no counterpart and no rule; empty if everything is copied.
+    /// The tables and columns of either side that have neither a counterpart nor a rule; empty if everything is copied.
     pub fn forgotten(&self, wanted: &[TransferTable]) -> Result<Vec<String>, SqliteCopyError> {
         let database = || SqliteCopyError::database(&self.path);
         let skipped = |table: &str, column: &str| {
@@ -153,8 +154,8 @@ impl SqliteExport {
         Ok(forgotten)
     }
 
-    /// Reads a table in the order of its key. `visit` gets each row as a line to load, with its line break; the digest is that
-    /// of all rows.
+    /// Reads a table in the order of its key. Calls `visit` with each row as a line to load, with its line break. The
+    /// digest is that of all rows.
     pub fn rows<E: From<SqliteCopyError>>(
         &self,
         table: &TransferTable,
@@ -186,7 +187,7 @@ impl SqliteExport {
         Ok(digest)
     }
 
-    /// The last number that a table without gaps in time has drawn, if it draws them in that way.
+    /// The last number that the table's sequence has drawn; `None` for a table without one.
     pub fn last_number(&self, table: &str) -> Result<Option<i64>, SqliteCopyError> {
         let number = self.connection.query_row(LAST_NUMBER, [table], |row| row.get(0)).optional();
         number.map_err(SqliteCopyError::database(&self.path))
@@ -217,7 +218,7 @@ fn expression(table: &str, column: &str) -> Option<&'static str> {
     rule.map(|(_, _, expression)| *expression)
 }
 
-/// The columns of a table, and their places in its key; 0 for none.
+/// The columns of a table, and their positions in its key; 0 for columns outside the key.
 fn columns(connection: &Connection, table: &str) -> rusqlite::Result<Vec<(String, i64)>> {
     connection.prepare(COLUMNS)?.query_map([table], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
 }

@@ -1,4 +1,4 @@
-//! Failures of SQLite: which of them concern one job, the connection, or the caller.
+//! Failures of SQLite: whether they concern one job, the connection, or the caller.
 use amalgam_core::StoreError;
 use rusqlite::{Error, ErrorCode};
 
@@ -7,17 +7,17 @@ use rusqlite::{Error, ErrorCode};
 pub enum SqliteFailure {
     /// An error of SQLite.
     Sqlite(Error),
-    /// A value that is or was to be stored is not possible.
+    /// A stored value, or a value to be stored, is invalid.
     Broken(String),
     /// An error of the shared code.
     Shared(StoreError),
-    /// The store refuses the work for now.
+    /// The store refuses the work because of its load.
     QueueError(&'static str),
 }
 
 impl SqliteFailure {
-    /// Whether the fault may lie in one piece of work alone, so that the others of its group deserve another try. A full
-    /// disk counts: a smaller piece may still fit.
+    /// Whether the cause may be a single job, so that the other jobs of its group are tried again. A full disk counts:
+    /// a smaller job may still fit.
     pub(super) fn may_be_one_jobs(&self) -> bool {
         match self {
             Self::Sqlite(error) => match error.sqlite_error_code() {
@@ -36,7 +36,7 @@ impl SqliteFailure {
         }
     }
 
-    /// Whether the connection should not be used again: files may have been moved, or what it remembers of them is wrong.
+    /// Whether the connection must not be used again: files may have been moved, or its cached state of them is wrong.
     pub(super) fn spoils_the_connection(&self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! The database's files: made for their owner alone, opened with the settings that durability asks for.
+//! The database's files: created for their owner alone, and opened with the settings that durability requires.
 use std::{
     fs::{File, TryLockError},
     io,
@@ -12,22 +12,22 @@ use rusqlite::{Connection, OpenFlags, config::DbConfig};
 
 /// How long a connection waits for a lock of another process: a command of the operator, a backup, or the server.
 pub(super) const LOCK_WAIT: Duration = Duration::from_secs(3);
-/// How often it looks meanwhile: a busy server lets go of its lock for a fraction of a millisecond.
+/// The polling interval meanwhile: a busy server releases its lock for a fraction of a millisecond.
 pub(super) const LOCK_PAUSE: Duration = Duration::from_millis(1);
-/// Room for every statement that there is.
+/// The cache has space for all statements.
 const STATEMENTS: usize = 320;
-/// A turn's items fit on a page with others; on one of half the size most would need a page of their own beside it.
+/// A turn's items fit on a page with others; with half the size most would need additional pages.
 const PAGE_BYTES: i64 = 8 * 1024;
 const WRITER_CACHE_KIB: i64 = 8 * 1024;
 const READER_CACHE_KIB: i64 = 2 * 1024;
-/// A log that grew beyond this is cut when it starts anew.
+/// A log that has grown beyond this is truncated when it restarts.
 const LOG_KEPT_BYTES: i64 = 32 * 1024 * 1024;
 
-/// Makes the folder and the file if they are not there, readable by their owner alone. The files that SQLite puts beside it
-/// get the same permissions.
+/// Creates the folder and the file if they do not exist, readable only by their owner. The files that SQLite creates
+/// beside it get the same permissions.
 ///
-/// Returns the path without symbolic links: SQLite puts its log beside the file that a link leads to, and the lock of the
-/// server goes there too. Two links to one database are one database.
+/// Returns the path without symbolic links: SQLite creates its log beside the file that a link leads to, and the lock
+/// of the server is there too. So a database that is opened by two links is one database.
 pub(super) fn create(path: &Path) -> io::Result<PathBuf> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         private_files::create_folder(folder)?;
@@ -40,7 +40,7 @@ pub(super) fn create(path: &Path) -> io::Result<PathBuf> {
 pub(super) fn open_writer(path: &Path, max_bytes: Option<u64>) -> rusqlite::Result<Connection> {
     let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
-    // Only a database that is being made takes it.
+    // Only has an effect on a new database.
     connection.pragma_update(None, "page_size", PAGE_BYTES)?;
     switch_to_log(&connection)?;
     // A commit is acknowledged when the log is on disk (S6), and nothing less.
@@ -57,14 +57,14 @@ pub(super) fn open_writer(path: &Path, max_bytes: Option<u64>) -> rusqlite::Resu
     Ok(connection)
 }
 
-/// The file whose name is that of the database and something more.
+/// The path of the database with a suffix appended to its file name.
 pub(super) fn beside(database: &Path, suffix: &str) -> PathBuf {
     let mut name = database.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
 }
 
-/// A file that was just made or removed stays so after a power cut only if its folder is flushed too.
+/// Flushes the folder: otherwise a power failure can undo that a file was created or removed.
 pub(super) fn flush_folder(database: &Path) -> io::Result<()> {
     let folder = database.parent().filter(|folder| !folder.as_os_str().is_empty());
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
@@ -77,8 +77,8 @@ pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// A connection that only reads, for a disk without room. The index of the write-ahead log is kept in memory instead of in
-/// a file, which SQLite does for the only connection of a database.
+/// A connection that only reads, for a full disk. The index of the write-ahead log is in memory instead of in a file,
+/// which SQLite does for the only connection of a database.
 pub(super) fn open_to_read(path: &Path) -> rusqlite::Result<Connection> {
     let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     connection.pragma_update_and_check(None, "locking_mode", "EXCLUSIVE", |_| Ok(()))?;
@@ -87,7 +87,7 @@ pub(super) fn open_to_read(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// A connection that checkpoints: it copies what the write-ahead log holds into the database.
+/// A connection that checkpoints: it copies the contents of the write-ahead log into the database.
 pub(super) fn open_checkpointer(path: &Path) -> rusqlite::Result<Connection> {
     let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     connection.pragma_update(None, "synchronous", "FULL")?;
@@ -101,11 +101,12 @@ fn open(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
     wait_for_locks(&mut connection)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     connection.pragma_update(None, "temp_store", "MEMORY")?;
-    // A statement is planned once, for all values: else a partial index makes SQLite plan it anew for each.
+    // A statement is planned once, for all values: otherwise SQLite plans it again for each value because of partial
+    // indexes.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    // Every statement has the index that it needs; one that SQLite makes for itself reads a whole table first.
+    // Every statement has the index that it needs; SQLite would read a whole table to create an automatic one.
     connection.pragma_update(None, "automatic_index", false)?;
-    // A schema from elsewhere runs none of its own functions.
+    // The functions of a schema that was changed by another program are not run.
     connection.pragma_update(None, "trusted_schema", false)?;
     Ok(connection)
 }
@@ -132,8 +133,8 @@ fn switch_to_log(connection: &Connection) -> rusqlite::Result<()> {
     })
 }
 
-/// Takes the lock of the process that serves from this database. It is held for as long as the file is open, and the
-/// system lets go of it when the process ends, however it ends.
+/// Takes the lock of the process that serves from this database. It is held as long as the file is open; the operating
+/// system releases it when the process ends.
 pub(super) fn lock_for_serving(database: &Path) -> Result<File, LockError> {
     let path = beside(database, ".lock");
     let io_error = |source| LockError::File { path: path.clone(), source };
@@ -154,12 +155,12 @@ pub enum LockError {
         /// The file that the lock is on.
         path: PathBuf,
     },
-    /// The file of the lock cannot be made.
+    /// The lock file cannot be created.
     #[error("could not lock `{}`", path.display())]
     File {
-        /// Which file.
+        /// The lock file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         #[source]
         source: io::Error,
     },

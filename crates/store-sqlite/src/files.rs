@@ -16,7 +16,7 @@ statements! {
         SELECT tenant_id, user_id, id FROM files WHERE expires_at < ?1 ORDER BY expires_at LIMIT ?2";
 }
 
-/// Deletes a bounded number of files that have expired; how many rows went.
+/// Deletes a bounded number of expired files. Returns the number of deleted rows.
 pub(super) fn prune(database: Database<'_>, operator: Operator, before: i64, most: i64) -> Result<u64, SqliteFailure> {
     let expired = database
         .operator(operator, EXPIRED_FILES, &[&before, &most])?

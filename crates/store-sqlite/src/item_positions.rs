@@ -1,8 +1,8 @@
 //! Where the items of responses are: each response has a position, which is the number of its row.
 //!
-//! A position is a run and an offset in it, in one number: a child takes the position behind its parent's. A second child, or
-//! one that comes when a run is full, is a fork: it begins a run of its own, behind all others, that points at its parent's
-//! position.
+//! A position is a run and an offset in it, in one number: a child takes the position after its parent's. A second
+//! child, or a child of the last position of a run, is a fork: it begins a run of its own, after all others, that
+//! refers to its parent's position.
 use amalgam_core::{Scope, store::ChainPosition};
 use amalgam_store::statements;
 
@@ -42,7 +42,7 @@ statements! {
         WHERE tenant_id = ?1 AND user_id = ?2 AND place = ?3 AND forgotten = 1";
 }
 
-/// How many positions a run has. The statements in `sql.rs` shift by the same number of bits.
+/// The number of positions in a run. The statements in `sql.rs` shift by the same number of bits.
 const POSITIONS: i64 = 1 << 20;
 
 /// The number of a row of items.
@@ -50,18 +50,18 @@ const POSITIONS: i64 = 1 << 20;
 pub(super) struct ItemPosition(pub(super) i64);
 
 impl ItemPosition {
-    /// The one behind it in the same run.
+    /// The next position of the same run.
     fn next(self) -> Option<Self> {
         (self.0 % POSITIONS < POSITIONS - 1).then_some(Self(self.0 + 1))
     }
 
-    /// The one before it in the same run.
+    /// The previous position of the same run.
     pub(super) fn previous(self) -> Option<Self> {
         (self.0 % POSITIONS > 0).then_some(Self(self.0 - 1))
     }
 
-    /// As the rest of the program uses it: with the response that is there, since the number of a run that is gone is used
-    /// again.
+    /// The position for the rest of the program. It includes the response there, since the number of a deleted run is
+    /// used again.
     pub(super) fn in_chain(self, response_id: &str) -> Result<ChainPosition, SqliteFailure> {
         let position =
             self.0.try_into().map_err(|_| SqliteFailure::Broken(format!("{} is no position of items", self.0)))?;
@@ -69,7 +69,7 @@ impl ItemPosition {
     }
 }
 
-/// Puts the items of the response `id` behind `parent`'s, or where a new run begins; nothing when the parent is not there.
+/// Stores the items of the response `id` after `parent`'s, or in a new run; `None` if the parent does not exist.
 pub(super) fn take(
     database: Database<'_>,
     scope: &Scope,
@@ -103,8 +103,8 @@ pub(super) fn give_up(database: Database<'_>, scope: &Scope, place: ItemPosition
     Ok(())
 }
 
-/// Forgets the items of a response whose head is gone once nothing builds on them, and with them those of forgotten responses
-/// that only this one built on. Returns the ids of the responses whose items are gone.
+/// Deletes the items of a deleted response once no other response continues it, and with them those of deleted
+/// responses that only this one continued. Returns the ids of the responses whose items were deleted.
 pub(super) fn forget(database: Database<'_>, scope: &Scope, place: ItemPosition) -> Result<Vec<String>, SqliteFailure> {
     database.user(scope, MARK_FORGOTTEN, &[&place.0])?.run()?;
     let mut gone = Vec::new();
@@ -117,7 +117,7 @@ pub(super) fn forget(database: Database<'_>, scope: &Scope, place: ItemPosition)
         }
         gone.extend(database.user(scope, RESPONSE_AT, &[&place.0])?.first(|row| Ok(row.get(0)?))?);
         next = match place.previous() {
-            // Nothing in this run is needed any more.
+            // No item of this run is needed any more.
             None => remove_run(database, scope, place)?,
             previous => {
                 database.user(scope, EMPTY_PLACE, &[&place.0])?.run()?;
@@ -128,7 +128,7 @@ pub(super) fn forget(database: Database<'_>, scope: &Scope, place: ItemPosition)
     Ok(gone)
 }
 
-/// Removes the run that begins at `first`; gives the position that it forked from.
+/// Deletes the run that begins at `first`. Returns the position that it forked from.
 fn remove_run(
     database: Database<'_>,
     scope: &Scope,

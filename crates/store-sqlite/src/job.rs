@@ -30,7 +30,7 @@ pub(super) enum Access {
 pub(super) trait Job: Send {
     /// What it does to the database.
     fn access(&self) -> Access;
-    /// Does the work and keeps the result.
+    /// Does the work and stores the result.
     fn run(&mut self, connection: &JobConnection<'_>) -> Result<(), SqliteFailure>;
     /// Completes the future that waits for the job. The future may have been dropped.
     fn answer(self: Box<Self>, outcome: Result<(), StoreError>);
@@ -71,7 +71,7 @@ impl<'c> JobConnection<'c> {
     }
 }
 
-/// The connection of the thread that calls this. A job that panicked leaves it usable.
+/// The connection of the thread that calls this. It stays usable after a job that panicked.
 pub(super) fn lock(connection: &Mutex<Connection>) -> MutexGuard<'_, Connection> {
     connection.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -130,7 +130,7 @@ where
     }
 }
 
-/// Hands `work` to the threads behind `queue` and waits for its result.
+/// Passes `work` to the threads of `queue` and waits for its result.
 pub(super) fn submit<'a, T, F>(queue: &Queue<Box<dyn Job>>, access: Access, work: F) -> Stored<'a, T>
 where
     T: Send + 'static,

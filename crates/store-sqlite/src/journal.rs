@@ -32,7 +32,7 @@ statements! {
         WHERE tenant_id = ?1 AND response_id = ?2 AND output IS NULL AND idempotent = 0 ORDER BY number";
 }
 
-/// What one step of a turn says about its tools.
+/// Writes the tool calls of one step of a turn.
 pub(super) fn add(database: Database<'_>, scope: &Scope, write: &TurnWrite) -> Result<(), SqliteFailure> {
     for run in &write.tools {
         put(database, scope, &write.response_id, run)?;
@@ -78,7 +78,7 @@ pub(super) fn runs(
     database.tenant(tenant, RUNS, &[&response_id])?.all(|row| Ok(tool_run(&SqliteRow(row))?))
 }
 
-/// The tools of a response that had begun, must not be run again, and whose outcome is not known.
+/// The tools of a response that had begun, are not idempotent, and have no recorded end.
 pub(super) fn unknown(
     database: Database<'_>,
     tenant: TenantKey,
@@ -95,7 +95,7 @@ pub(super) fn unknown(
     Ok(names)
 }
 
-/// Forgets the calls of a response that is gone, and what was asked about them.
+/// Deletes the tool calls of a deleted response, and their approvals.
 pub(super) fn forget(database: Database<'_>, scope: &Scope, response_id: &str) -> Result<(), SqliteFailure> {
     for statement in [FORGET_RUNS, FORGET_APPROVALS] {
         database.user(scope, statement, &[&response_id])?.run()?;

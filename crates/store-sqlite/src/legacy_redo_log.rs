@@ -2,8 +2,8 @@
 //! any more.
 //!
 //! Older servers acknowledged a step of a turn when its SQL statements were in `NAME-redo` and flushed, ahead of the
-//! database. The file has two segments of 4 MiB that were used in turn. Each holds batches from its beginning, and each
-//! batch begins a block of 4 KiB. Behind the last batch there may be older ones that were not yet overwritten.
+//! database. The file has two segments of 4 MiB that were used alternately. Each contains batches from its beginning,
+//! and each batch begins a block of 4 KiB. Older batches that were not overwritten may follow the last one.
 //!
 //! ```text
 //! batch: length u32 · checksum u32 · number i64 · parts
@@ -12,9 +12,9 @@
 //! value: 0 NULL · 1 i64 · 2 f64 · 3 length u32, text · 4 length u32, bytes
 //! ```
 //!
-//! Numbers are little-endian. The CRC-32 covers the identity of the database, the length, and everything behind the
-//! checksum. The table `redo` has the identity and the number of the last batch that the database holds. The table stays,
-//! so that a log can be applied after a downgrade and another upgrade.
+//! Numbers are little-endian. The CRC-32 covers the identity of the database, the length, and everything after the
+//! checksum. The table `redo` has the identity and the number of the last batch in the database. The table stays, so
+//! that a log can be applied after a downgrade and another upgrade.
 //!
 //! A batch is needed if its number is higher than the one in the table. It was acknowledged if it was flushed as a whole,
 //! and each was flushed before the next was written. So the last batch may be incomplete: the server died while it wrote
@@ -78,7 +78,7 @@ pub enum RedoLogError {
     DoesNotFit {
         /// The number of the batch.
         number: i64,
-        /// What SQLite says, unless a statement only changed another number of rows.
+        /// The error of SQLite; `None` if a statement changed another number of rows than it should.
         #[source]
         source: Option<rusqlite::Error>,
     },
@@ -111,7 +111,7 @@ pub(super) fn apply(database: &Path) -> Result<(), RedoLogError> {
     Ok(())
 }
 
-/// The file, locked; nothing if there is none, or if an older server uses it.
+/// The file, locked; `None` if it does not exist, or an older server uses it.
 fn lock(path: &Path) -> io::Result<Option<File>> {
     let file = match OpenOptions::new().read(true).write(true).open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -186,7 +186,7 @@ struct Segment<'l> {
     batches: Vec<Batch<'l>>,
     /// What follows them: nothing, older batches or pieces of them, or a batch that was not written in full.
     rest: &'l [u8],
-    /// How many bytes the segment would have behind the batches if it were full.
+    /// The number of bytes that a full segment would have after the batches.
     room: usize,
 }
 
@@ -217,7 +217,7 @@ impl<'l> Segment<'l> {
             .is_none_or(|head| head.is_blank() || head.number == next && head.is_cut_short(self.rest, self.room))
     }
 
-    /// The batches that can be read behind the first one that cannot.
+    /// The readable batches after the first one that cannot be read.
     fn later(&self, identity: i64) -> impl Iterator<Item = Batch<'l>> {
         let blocks = (0..self.rest.len()).step_by(BLOCK_BYTES);
         blocks.filter_map(move |block| Batch::read(identity, self.rest.get(block..)?))
@@ -344,7 +344,7 @@ impl Statement<'_> {
 struct Fields<'l>(&'l [u8]);
 
 impl<'l> Fields<'l> {
-    /// A statement, or nothing where the part is a text, which goes to the others.
+    /// A statement, or `None` if the part is a text, which is added to `texts`.
     fn part(&mut self, texts: &mut Vec<&'l str>) -> Option<Option<Statement<'l>>> {
         match self.u8()? {
             0 => texts.push(std::str::from_utf8(self.bytes()?).ok()?),

@@ -1,7 +1,7 @@
 //! The embedded store: one SQLite file, one thread that writes, a few that read.
 //!
-//! The statements of the shared code, and what turns write and read, are in files named for their subjects. Here is what opens
-//! the file, owns the threads and hands work to them.
+//! The statements of the shared code, and the writes and reads of turns, are in files named for their subjects. This
+//! file opens the database, owns the threads and passes work to them.
 
 mod approvals;
 mod backup;
@@ -50,7 +50,7 @@ use std::{
 
 use amalgam_core::{
     BoxFuture, Operator,
-    store::{FlushMeter, Stored},
+    store::{StoreMeter, Stored},
 };
 use amalgam_store::{
     IndexSyntax, Repeat, SqlEngine, SqlStore, Work,
@@ -74,43 +74,42 @@ statements! {
     OperatorSql PING = "SELECT 1 FROM memory LIMIT 1";
 }
 
-/// How a database is used.
+/// The settings of a database.
 #[derive(Debug, Clone)]
 pub struct SqliteOptions {
-    /// Threads that read.
+    /// The number of threads that read.
     pub readers: usize,
-    /// So many calls wait for the writer, and as many for the readers; more are refused with `Busy`.
+    /// The number of calls that may wait for the writer, and for the readers; more are refused with `Busy`.
     pub queue: usize,
-    /// The file may not become larger; writes beyond are refused until something was removed. The log beside it is not
-    /// counted.
+    /// The maximum size of the file; further writes are refused until data is deleted. Does not include the log.
     pub max_bytes: Option<u64>,
     /// What to do with migrations that the database lacks.
     pub migrations: Migrations,
-    /// Whether the database is copied before they are run.
+    /// Whether the database is copied before migrations run.
     pub migration_backup: MigrationBackup,
-    /// What to do on a disk without room.
+    /// What to do on a full disk.
     pub full_disk: FullDisk,
     /// Counts commits.
-    pub flushes: FlushMeter,
+    pub flushes: StoreMeter,
 }
 
-/// How a database is opened on a disk without room.
+/// How a database is opened on a full disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FullDisk {
-    /// Not at all.
+    /// The database is not opened.
     #[default]
     Refuse,
-    /// To be read, if its schema is up to date. Writes are refused until there is room.
+    /// The database is opened for reading if its schema is up to date. Writes are refused until there is room.
     Read,
 }
 
-/// Whether a database that holds something is copied before it is migrated.
+/// Whether a database with data is copied before it is migrated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MigrationBackup {
-    /// To a file beside it that is named after the version that it has: `amalgam.db.v011.backup`.
+    /// It is copied to a file beside it, named after its schema version: `amalgam.db.v011.backup`.
     #[default]
     Make,
-    /// It is not.
+    /// It is not copied.
     Skip,
 }
 
@@ -123,7 +122,7 @@ impl Default for SqliteOptions {
             migrations: Migrations::Run,
             migration_backup: MigrationBackup::Make,
             full_disk: FullDisk::Refuse,
-            flushes: FlushMeter::default(),
+            flushes: StoreMeter::default(),
         }
     }
 }
@@ -131,48 +130,48 @@ impl Default for SqliteOptions {
 /// Why a database could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum SqliteOpenError {
-    /// The folder or the file cannot be made or read.
+    /// The folder or the file cannot be created or read.
     #[error("could not make or open `{}`", path.display())]
     File {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         #[source]
         source: io::Error,
     },
     /// SQLite cannot use it.
     #[error("could not use `{}` as a database", path.display())]
     Database {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         #[source]
         source: rusqlite::Error,
     },
     /// The redo log that an older server left cannot be applied.
     #[error("could not apply `{}`, the redo log of an older server", path.display())]
     RedoLog {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why, and what to do.
+        /// The reason, and the remedy.
         #[source]
         source: RedoLogError,
     },
-    /// The copy that is made before a migration could not be made, so that nothing was migrated.
+    /// The copy before a migration failed, so nothing was migrated.
     #[error("could not copy the database to `{}` before migrating it", path.display())]
     MigrationBackup {
         /// The copy.
         path: PathBuf,
-        /// Why.
+        /// The error.
         #[source]
         source: Box<SqliteCopyError>,
     },
     /// Its schema does not fit.
     #[error("`{}` cannot be used", path.display())]
     Schema {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         #[source]
         source: MigrationError,
     },
@@ -183,8 +182,8 @@ pub struct Sqlite {
     path: PathBuf,
     writes: Arc<Queue<Box<dyn Job>>>,
     reads: Arc<Queue<Box<dyn Job>>>,
-    /// Whether the disk had no room when the store was opened, and nothing was committed since: the writer alone has a
-    /// connection.
+    /// Whether the disk was full when the store was opened, and nothing was committed since. Only the writer has a
+    /// connection then.
     read_only: Arc<AtomicBool>,
     notifications: Arc<Notifications>,
     checkpointer: Arc<Checkpointer>,
@@ -193,7 +192,7 @@ pub struct Sqlite {
 }
 
 impl Sqlite {
-    /// Opens the database at `path` and brings its schema up to date; makes it, and its folder, if there is none.
+    /// Opens the database at `path`, or creates it with its folder, and brings its schema up to date.
     pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<SqlStore<Self>, SqliteOpenError> {
         let path = path.as_ref();
         let path = file::create(path).map_err(|source| SqliteOpenError::File { path: path.to_path_buf(), source })?;
@@ -203,7 +202,7 @@ impl Sqlite {
             writes: Arc::new(Queue::new(options.queue)),
             reads: Arc::new(Queue::new(options.queue)),
             read_only: Arc::default(),
-            notifications: Arc::default(),
+            notifications: Arc::new(Notifications::counting(options.flushes.clone())),
             checkpointer: Arc::clone(&checkpointer),
             threads: Vec::new(),
             serving: Mutex::default(),
@@ -223,23 +222,23 @@ impl Sqlite {
             let work = Reader { path: path.clone(), jobs: Arc::clone(&store.reads) };
             store.start("store-reader", move || work.run(connection))?;
         }
-        // The last one: see `Drop`.
+        // Started last: see `Drop`.
         store.start("store-checkpoint", move || checkpointer.run(&path, opened.checkpointer))?;
         Ok(SqlStore::new(store))
     }
 
-    /// What the database at `path` has and lacks. A file that is not there lacks everything, and is not made.
+    /// The state of each migration in the database at `path`. A missing file has none of them, and is not created.
     pub fn status(path: impl AsRef<Path>) -> Result<Vec<MigrationStatus>, SqliteOpenError> {
         schema::status(path.as_ref())
     }
 
-    /// Where the copy is that is made before the database at `path` is migrated from `version`.
+    /// The path of the copy that is made before the database at `path` is migrated from `version`.
     pub fn migration_backup(path: impl AsRef<Path>, version: u32) -> PathBuf {
         schema::copy_name(path.as_ref(), version)
     }
 
-    /// Makes this process the one that serves from the database, for as long as the store lives. The holder of the lock knows
-    /// that every other process that ever served from it is dead.
+    /// Makes this process the only one that serves from the database, for as long as the store exists. So the holder of
+    /// the lock can treat every other process in the database as dead.
     pub fn lock_for_serving(&self) -> Result<(), LockError> {
         let mut serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
         if serving.is_none() {
@@ -257,7 +256,7 @@ impl Sqlite {
         Ok(())
     }
 
-    /// Work of the engine's own that changes something. Done when it is committed and flushed.
+    /// Runs writes of this engine. Resolves when they are committed and flushed.
     fn write_with<'a, T: Send + 'static>(
         &self,
         mut work: impl FnMut(&Transaction<'_>) -> Result<T, SqliteFailure> + Send + 'static,
@@ -265,7 +264,7 @@ impl Sqlite {
         submit(&self.writes, Access::Write, move |connection| connection.with(&mut work))
     }
 
-    /// Work of the engine's own that changes nothing. It sees everything that was acknowledged before.
+    /// Runs reads of this engine. They see all writes that were acknowledged before.
     fn read_with<'a, T: Send + 'static>(
         &self,
         mut work: impl FnMut(&Transaction<'_>) -> Result<T, SqliteFailure> + Send + 'static,
@@ -273,7 +272,7 @@ impl Sqlite {
         submit(self.reads(), Access::Read, move |connection| connection.with(&mut work))
     }
 
-    /// Where reads are queued.
+    /// The queue of reads.
     fn reads(&self) -> &Queue<Box<dyn Job>> {
         match self.read_only.load(Ordering::Acquire) {
             true => &self.writes,
@@ -304,7 +303,7 @@ impl SqlEngine for Sqlite {
         self.transaction(repeat, arguments, work)
     }
 
-    // All that changes something runs in the transaction of its group, and is undone with it.
+    // All changes run in the transaction of their group, and are rolled back with it.
     fn transaction<'a, A, T>(&'a self, repeat: Repeat, arguments: A, work: Work<Self, A, T>) -> Stored<'a, T>
     where
         A: Send + Sync + 'static,
@@ -334,14 +333,14 @@ impl SqlEngine for Sqlite {
 }
 
 impl Drop for Sqlite {
-    /// Jobs that were accepted are still run.
+    /// Jobs that were accepted still run.
     fn drop(&mut self) {
-        // There is nothing to do about a thread that panicked.
+        // A thread that panicked cannot be recovered.
         let join = |thread: JoinHandle<()>| drop(thread.join());
         self.reads.close();
         self.checkpointer.close();
-        // The writer was started first and goes last: SQLite checkpoints and removes the write-ahead log when the last
-        // connection is closed, and two that close at once each take the other for the last.
+        // The writer was started first and is joined last: SQLite checkpoints and removes the write-ahead log when the
+        // last connection is closed, and of two that close at once each would see the other as the last.
         self.threads.split_off(self.threads.len().min(1)).into_iter().for_each(join);
         self.writes.close();
         self.threads.drain(..).for_each(join);

@@ -1,8 +1,8 @@
-//! Opens the connections of a store: all of them, or on a disk without room the one that can still read.
+//! Opens the connections of a store: all of them, or on a full disk only the one that can still read.
 //!
-//! A database cannot be opened in the usual way on a full disk, because SQLite makes an index of the write-ahead log beside
-//! it. A server that starts then reads through the writer's connection, which keeps the index in memory, and refuses
-//! writes. With the first commit that succeeds the store is as usual (`writer.rs`).
+//! A database cannot be opened in the usual way on a full disk, because SQLite creates an index of the write-ahead log
+//! beside it. A server that starts then reads through the writer's connection, which has the index in memory, and
+//! refuses writes. After the first commit that succeeds the store works as usual (`writer.rs`).
 use std::{io, path::Path, sync::atomic::Ordering};
 
 use rusqlite::{Connection, ErrorCode};
@@ -15,14 +15,14 @@ use super::{
     writer::{Writer, WriterConnection},
 };
 
-/// What the threads of a store begin with. A connection that is missing is made when it is needed.
+/// The connections of a store's threads. A missing connection is opened when it is needed.
 pub(super) struct StoreConnections {
     pub(super) writer: WriterConnection,
     pub(super) readers: Vec<Option<Connection>>,
     pub(super) checkpointer: Option<Connection>,
 }
 
-/// Opens what `writer` works on.
+/// Opens the connections of a store on the database of `writer`.
 pub(super) fn open(writer: &Writer, options: &SqliteOptions) -> Result<StoreConnections, SqliteOpenError> {
     match fully(writer, options) {
         Err(error) if options.full_disk == FullDisk::Read && may_mean_no_room(&error) => {
@@ -57,7 +57,7 @@ fn to_read(writer: &Writer, options: &SqliteOptions) -> Result<StoreConnections,
 }
 
 impl SqliteOpenError {
-    /// Whether the file is damaged, or is no SQLite database at all.
+    /// Whether the file is damaged, or not a SQLite database.
     pub fn is_corrupt(&self) -> bool {
         use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
         let Self::Database { source, .. } = self else { return false };
@@ -74,8 +74,8 @@ impl SqliteOpenError {
     }
 }
 
-/// Whether a full disk, a quota or a limit of the process may be the reason. SQLite has one word for most of what a file
-/// system says; if the reason is another one, the database cannot be read either.
+/// Whether a full disk, a quota or a limit of the process may be the reason. SQLite has one error code for most errors
+/// of a file system; if the reason is another one, the database cannot be read either.
 fn may_mean_no_room(error: &SqliteOpenError) -> bool {
     match error {
         SqliteOpenError::File { source, .. } => matches!(
@@ -86,7 +86,7 @@ fn may_mean_no_room(error: &SqliteOpenError) -> bool {
             source.sqlite_error_code(),
             Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure | ErrorCode::CannotOpen)
         ),
-        // What only the redo log has could not be read, nor can a schema that is too old.
+        // Without the redo log's changes, or with an old schema, the database cannot be read.
         SqliteOpenError::RedoLog { .. } | SqliteOpenError::Schema { .. } | SqliteOpenError::MigrationBackup { .. } => {
             false
         }

@@ -1,4 +1,4 @@
-//! Processes: which ones are alive, queued turns, and the turns and claims of dead ones.
+//! Processes: their heartbeats, queued turns, and the turns and claims of dead processes.
 use amalgam_core::{
     Operator, Scope, TraceContext, TurnOrigin, Wire,
     store::{ProcessId, ProcessStore, PruneCounts, QueuedTurn, RecoveryCounts, Reset, Retention, Stored},
@@ -203,12 +203,12 @@ fn take_queued(
     for (_, turn) in &mut taken {
         turn.origin = origin(transaction.database, turn)?;
     }
-    // Rows that an update gives back have no order of their own.
+    // An `UPDATE` returns rows in no defined order.
     taken.sort_by_key(|(number, _)| *number);
     Ok(taken.into_iter().map(|(_, turn)| turn).collect())
 }
 
-/// Where a queued turn comes from. A turn that an earlier version queued is not in the list.
+/// The origin of a queued turn. A turn that an earlier version queued is not in the list.
 fn origin(database: Database<'_>, turn: &QueuedTurn) -> Result<TurnOrigin, SqliteFailure> {
     let created_at = int(turn.created_at_ms)?;
     let found = database.tenant(TenantKey::of_caller(&turn.scope), ORIGIN, &[&created_at, &turn.response_id])?.first(

@@ -1,4 +1,4 @@
-//! What need not be kept any longer, and everything that can be forgotten at once.
+//! Deletes data past its retention, and all data on request.
 use amalgam_core::{
     Operator, Stem,
     store::{PruneCounts, Reset, Retention},
@@ -38,7 +38,7 @@ statements! {
             SELECT tenant_id, user_id, route, key FROM idempotency
             WHERE process IS NULL AND created_at < ?1 ORDER BY created_at LIMIT ?2
         )";
-    /// A call that has not come to an end is part of its turn for as long as that runs.
+    /// The tool calls of a running turn stay until it ends.
     OperatorSql OLD_RUNS = "
         DELETE FROM tool_runs
         WHERE id IN (
@@ -62,9 +62,9 @@ statements! {
     OperatorSql RESET_CHUNK_WORDS = "INSERT INTO knowledge_words (knowledge_words) VALUES ('delete-all')";
 }
 
-/// Of each kind so many go at once: others wait for the writer meanwhile.
+/// The number of rows of each kind that one run deletes, because other jobs wait for the writer meanwhile.
 const AT_ONCE: i64 = 200;
-/// Streams and responses take several statements each.
+/// A smaller number, since each stream and response takes several statements.
 const WHOLE_AT_ONCE: i64 = 50;
 
 pub(super) fn prune(
@@ -81,7 +81,7 @@ pub(super) fn prune(
     })?;
     for (number, scope, id) in streams {
         rows += database.user(&scope, responses::FORGET_EVENTS, &[&id])?.run()?;
-        // Says that there are none, so that they are not searched again.
+        // Records that the stream has no events, so that they are not searched again.
         rows += database.operator(operator, STREAM_IS_GONE, &[&number])?.run()?;
     }
 
@@ -124,10 +124,10 @@ macro_rules! reset {
 }
 
 /// What turns and callers have written.
-const RUNTIME: [(OperatorSql, OperatorSql); 21] = reset!(
+const RUNTIME: [(OperatorSql, OperatorSql); 22] = reset!(
     "responses" "items" "turns" "usage_hours" "stream_events" "transcripts" "tool_runs" "approvals" "idempotency" "conversations"
     "conversation_items" "session_queue" "message_metadata" "messages" "sessions" "mode_changes" "agent_steps"
-    "agent_sessions" "file_contents" "files" "webhook_deliveries"
+    "agent_sessions" "file_contents" "files" "webhook_deliveries" "client_messages"
 );
 
 /// The definitions of assistants.
@@ -135,8 +135,8 @@ const ASSISTANTS: [(OperatorSql, OperatorSql); 4] =
     reset!("agent_tools" "agent_configs" "agent_profiles" "profile_versions");
 
 /// What else goes with everything, besides the indexes of words. Processes stay: those that are alive go on.
-const REST: [OperatorSql; 15] = reset_all!(
-    "agent_modes" "courses" "knowledge_collections" "knowledge_documents" "knowledge_chunks" "knowledge_embeddings"
+const REST: [OperatorSql; 16] = reset_all!(
+    "agent_modes" "courses" "learner_courses" "knowledge_collections" "knowledge_documents" "knowledge_chunks" "knowledge_embeddings"
     "api_keys" "tenants" "memory" "webhook_endpoints" "limits" "limit_holds" "model_prices" "console_sessions" "console_links"
 );
 
@@ -147,7 +147,7 @@ pub(super) fn resets() -> Vec<Declared> {
     pairs.chain(REST).map(|sql| ("OperatorSql", "RESET", sql.into())).collect()
 }
 
-/// Removes what `what` names.
+/// Deletes the data that `what` selects.
 pub(super) fn reset(transaction: &Transaction<'_>, operator: Operator, what: &Reset) -> Result<(), SqliteFailure> {
     let database = transaction.database;
     let (tables, tenants): (Vec<_>, &[i64]) = match what {

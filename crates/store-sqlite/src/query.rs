@@ -1,7 +1,7 @@
 //! The only way to run a statement: with a scope that fits it.
 //!
-//! A statement about rows of callers takes the tenant as `?1` and the user as `?2` from the scope itself; the
-//! caller gives the rest. So there is no such statement without a scope, and no text that was put together.
+//! A statement about rows of callers takes the tenant as `?1` and the user as `?2` from the scope itself; the caller
+//! supplies the other values. So no such statement runs without a scope, and no text is assembled at run time.
 use amalgam_core::{Operator, Scope};
 use amalgam_store::{
     SqlValue, TenantKey,
@@ -11,7 +11,7 @@ use rusqlite::{CachedStatement, Connection, Row, ToSql, types::ValueRef};
 
 use super::{connection::SqliteValue, failure::SqliteFailure};
 
-/// What is bound behind the scope.
+/// The values that are bound after the scope.
 pub(super) type Params<'a> = &'a [&'a dyn ToSql];
 
 /// A database that statements run on.
@@ -89,25 +89,25 @@ impl<'c> Database<'c> {
         Ok(())
     }
 
-    /// Ends it.
+    /// Commits a transaction.
     pub(super) fn commit(self) -> Result<(), SqliteFailure> {
         self.connection.prepare_cached("COMMIT")?.execute([])?;
         Ok(())
     }
 }
 
-/// A statement with everything that it needs.
+/// A prepared statement with all its values.
 pub(super) struct Bound<'c> {
     statement: CachedStatement<'c>,
 }
 
 impl Bound<'_> {
-    /// Runs it; how many rows it changed.
+    /// Runs the statement. Returns the number of changed rows.
     pub(super) fn run(mut self) -> Result<u64, SqliteFailure> {
         Ok(self.statement.raw_execute()? as u64)
     }
 
-    /// The first row, if there is one.
+    /// Returns the first row; `None` if there is none.
     pub(super) fn first<T>(
         mut self,
         mut read: impl FnMut(&Row<'_>) -> Result<T, SqliteFailure>,
@@ -139,7 +139,7 @@ impl Bound<'_> {
         self.until(|row| read(row).map(|()| true))
     }
 
-    /// Rows for as long as `read` wants more.
+    /// Reads rows until `read` returns `false`.
     pub(super) fn until(
         mut self,
         mut read: impl FnMut(&Row<'_>) -> Result<bool, SqliteFailure>,
@@ -154,17 +154,17 @@ impl Bound<'_> {
     }
 }
 
-/// A count or a time, as SQLite holds it.
+/// A count or a time in the form of SQLite.
 pub(super) fn int(number: u64) -> Result<i64, SqliteFailure> {
     i64::try_from(number).map_err(|_| SqliteFailure::Broken(format!("{number} is more than a column holds")))
 }
 
-/// The same, where there may be none.
+/// The same for an optional number.
 pub(super) fn optional_int(number: Option<u64>) -> Result<Option<i64>, SqliteFailure> {
     number.map(int).transpose()
 }
 
-/// How many rows are wanted at most.
+/// The maximum number of rows in the form of SQLite.
 pub(super) fn most(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
@@ -175,7 +175,7 @@ pub(super) fn uint(row: &Row<'_>, column: usize) -> Result<u64, SqliteFailure> {
     u64::try_from(number).map_err(|_| SqliteFailure::Broken(format!("a stored count is negative: {number}")))
 }
 
-/// The same, where there may be none.
+/// The same for a nullable column.
 pub(super) fn optional_uint(row: &Row<'_>, column: usize) -> Result<Option<u64>, SqliteFailure> {
     match row.get_ref(column)? {
         ValueRef::Null => Ok(None),
@@ -193,7 +193,7 @@ pub(super) fn text<'r>(row: &'r Row<'_>, column: usize) -> Result<&'r str, Sqlit
     row.get_ref(column)?.as_str().map_err(|error| SqliteFailure::Broken(error.to_string()))
 }
 
-/// The same, where there may be none.
+/// The same for a nullable column.
 pub(super) fn optional_text<'r>(row: &'r Row<'_>, column: usize) -> Result<Option<&'r str>, SqliteFailure> {
     row.get_ref(column)?.as_str_or_null().map_err(|error| SqliteFailure::Broken(error.to_string()))
 }

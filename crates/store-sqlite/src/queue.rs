@@ -4,10 +4,10 @@ use std::{
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
 };
 
-/// Why something was not queued.
+/// Why a job was not queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum QueueError {
-    /// As many jobs wait as may wait.
+    /// The queue is full.
     Full,
     /// The store is being closed.
     Closed,
@@ -24,7 +24,7 @@ pub(super) struct Queue<T> {
 #[derive(Debug)]
 struct State<T> {
     waiting: VecDeque<T>,
-    /// Workers that wait. Waking costs a system call even when no worker sleeps.
+    /// The number of workers that wait. Waking costs a system call even if no worker sleeps.
     idle: usize,
     closed: bool,
 }
@@ -42,7 +42,7 @@ impl<T> Queue<T> {
         Self { state, filled: Condvar::new(), bound }
     }
 
-    /// Adds one at the end.
+    /// Adds a job at the end.
     pub(super) fn push(&self, job: T) -> Result<(), QueueError> {
         let mut state = self.lock();
         if state.closed {
@@ -60,8 +60,8 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// Waits until there is something and moves at most `limit` of it behind `taken`. When the queue is closed, what was
-    /// accepted is handed out first; then this returns `false`.
+    /// Waits for elements and appends at most `limit` of them to `taken`. After the queue was closed, the accepted
+    /// elements are still returned; then this returns `false`.
     pub(super) fn take(&self, taken: &mut Vec<T>, limit: usize) -> bool {
         let mut state = self.lock();
         while state.waiting.is_empty() {
@@ -76,14 +76,14 @@ impl<T> Queue<T> {
         true
     }
 
-    /// Moves at most `limit` of what is there behind `taken`, up to the first that does not `fit`, without waiting.
+    /// Appends at most `limit` waiting elements to `taken`, up to the first that does not `fit`, without waiting.
     pub(super) fn take_waiting(&self, taken: &mut Vec<T>, limit: usize, fits: impl Fn(&T) -> bool) {
         let mut state = self.lock();
         let count = state.waiting.iter().take(limit).take_while(|job| fits(job)).count();
         state.hand_out(taken, count);
     }
 
-    /// Accepts nothing any more.
+    /// Refuses further elements.
     pub(super) fn close(&self) {
         self.lock().closed = true;
         self.filled.notify_all();

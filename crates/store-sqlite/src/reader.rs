@@ -13,7 +13,7 @@ use super::{
     queue::Queue,
 };
 
-/// Reads, each in a transaction of its own so that all of its statements see one moment.
+/// Runs reads, each in a transaction of its own, so that all its statements see the same moment.
 pub(super) struct Reader {
     pub(super) path: PathBuf,
     pub(super) jobs: Arc<Queue<Box<dyn Job>>>,

@@ -1,4 +1,4 @@
-//! Responses as they are read, ended from outside, and forgotten.
+//! Reads, cancellation and deletion of responses.
 use amalgam_core::{
     RawAnswer, Scope, Stem,
     store::{CancelOutcome, EventChunk, EventTail, ItemsOf, Lineage, ResponseStore, Stored, StoredResponse},
@@ -28,7 +28,7 @@ statements! {
             streamed, conversation_id, responses.place, input, output, provenance
         FROM responses CROSS JOIN items ON items.place = responses.place
         WHERE responses.tenant_id = ?1 AND responses.user_id = ?2 AND stem = ?3 AND id = ?4";
-    /// From the response's own run to the one that this forked from, and so on; of each the part up to the fork.
+    /// From the response's own run to the run that it forked from, and so on; of each run the part up to the fork.
     UserSql LINEAGE = "
         WITH RECURSIVE path (status, depth, first, last, upstream) AS (
             SELECT status, 0, (place >> 20) << 20, place, upstream FROM responses
@@ -99,7 +99,22 @@ impl ResponseStore for Sqlite {
     fn cancel_response<'a>(&'a self, scope: &'a Scope, id: &'a str, now_ms: u64) -> Stored<'a, Option<CancelOutcome>> {
         let Some(stem) = Stem::of(id) else { return nothing() };
         let (scope, id) = (scope.clone(), id.to_owned());
-        self.write_with(move |transaction| cancel(transaction, &scope, stem, &id, now_ms))
+        self.write_with(move |transaction| {
+            let Some(found) = response(transaction.database, &scope, stem, &id)? else { return Ok(None) };
+            if !found.background {
+                return Ok(Some(CancelOutcome::Foreground));
+            }
+            Ok(end(transaction, &scope, stem, found, now_ms)?.map(|ended| CancelOutcome::Ended(Box::new(ended))))
+        })
+    }
+
+    fn end_response<'a>(&'a self, scope: &'a Scope, id: &'a str, now_ms: u64) -> Stored<'a, Option<StoredResponse>> {
+        let Some(stem) = Stem::of(id) else { return nothing() };
+        let (scope, id) = (scope.clone(), id.to_owned());
+        self.write_with(move |transaction| {
+            let Some(found) = response(transaction.database, &scope, stem, &id)? else { return Ok(None) };
+            end(transaction, &scope, stem, found, now_ms)
+        })
     }
 
     fn events<'a>(
@@ -128,7 +143,7 @@ fn response(
     database.user(scope, RESPONSE, &[&stem.as_str(), &id])?.first(stored_response)
 }
 
-/// Reads what `RESPONSE` and `TURN` give.
+/// Reads a row of `RESPONSE` or `TURN`.
 pub(super) fn stored_response(row: &Row<'_>) -> Result<StoredResponse, SqliteFailure> {
     Ok(StoredResponse {
         id: row.get(0)?,
@@ -165,7 +180,7 @@ fn lineage(database: Database<'_>, scope: &Scope, stem: Stem, id: &str) -> Resul
     database.user(scope, LINEAGE, &[&stem.as_str(), &id])?.until(|row| {
         let (depth, place) = (uint(row, 1)?, row.get(2)?);
         if depth == 0 {
-            // The last place of the response's own run is its own.
+            // The last position of the response's own run is its own.
             own = Some((
                 status(row, 0)?,
                 ItemPosition(place).in_chain(id)?,
@@ -176,8 +191,8 @@ fn lineage(database: Database<'_>, scope: &Scope, stem: Stem, id: &str) -> Resul
         turns.push(((std::cmp::Reverse(depth), place), items));
         Ok(true)
     })?;
-    // The deepest fork is the oldest. Rows come run by run, and sorting what is nearly in order is cheap; asking the
-    // database for it would copy all items once more.
+    // The deepest fork is the oldest. Rows are in order within each run, so sorting them here is cheap; sorting in the
+    // database would copy all items once more.
     turns.sort_by_key(|(key, _)| *key);
     let turns = turns.into_iter().map(|(_, items)| items).collect();
     Ok(own.map(|(status, place, upstream)| Lineage { status, place, upstream, turns }))
@@ -220,21 +235,18 @@ fn events(
     Ok(Some(EventTail { response, chunks, last }))
 }
 
-fn cancel(
+fn end(
     transaction: &Transaction<'_>,
     scope: &Scope,
     stem: Stem,
-    id: &str,
+    response: StoredResponse,
     now_ms: u64,
-) -> Result<Option<CancelOutcome>, SqliteFailure> {
+) -> Result<Option<StoredResponse>, SqliteFailure> {
     let database = transaction.database;
-    let Some(response) = response(database, scope, stem, id)? else { return Ok(None) };
-    if !response.background {
-        return Ok(Some(CancelOutcome::Foreground));
-    }
     if response.status.status.is_final() {
-        return Ok(Some(CancelOutcome::Ended(Box::new(response))));
+        return Ok(Some(response));
     }
+    let id = response.id.as_str();
     let (status, now, none) = (Status::Cancelled.name(), int(now_ms)?, None::<&str>);
     database
         .user(
@@ -247,10 +259,10 @@ fn cancel(
     turn_list::cancel_queued(database, scope, response.created_at_ms, id, now_ms)?;
     session_queue::release(transaction, scope, id, ended_record(Status::Cancelled).as_ref())?;
     transaction.notify(id);
-    Ok(self::response(database, scope, stem, id)?.map(|response| CancelOutcome::Ended(Box::new(response))))
+    self::response(database, scope, stem, id)
 }
 
-/// Forgets a response: its head at once, its items when nothing builds on them.
+/// Deletes a response: its head at once, its items when no other response continues it.
 pub(super) fn forget(
     transaction: &Transaction<'_>,
     scope: &Scope,
@@ -269,8 +281,8 @@ pub(super) fn forget(
     execute::leave(database, scope, id)?;
     transaction.notify(id);
 
-    // The calls of a response go with its items: a turn that goes on from it may be about to keep only what is new in its
-    // own calls.
+    // The model calls of a response are deleted with its items: a turn that continues it may be about to store only the
+    // part of its request that is new.
     let gone = item_positions::forget(database, scope, place)?;
     transcripts::forget(database, scope, &gone)?;
     Ok(true)

@@ -1,4 +1,4 @@
-//! Runs migrations, and knows which ones were run.
+//! Runs migrations and reads which ones were run.
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -36,7 +36,10 @@ pub(super) const MIGRATIONS: &[Migration] = migrations!(
     "V017__spans",
     "V018__cheaper_turns",
     "V019__console",
-    "V020__console_users"
+    "V020__call_lookup",
+    "V021__learner_courses",
+    "V022__client_messages",
+    "V023__console_users"
 );
 
 const CREATE_LIST: &str = "CREATE TABLE IF NOT EXISTS migrations (
@@ -45,12 +48,12 @@ const HAS_LIST: &str = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND nam
 const LIST: &str = "SELECT version, name, checksum FROM migrations ORDER BY version";
 const ADD: &str = "INSERT INTO migrations (version, name, checksum) VALUES (?1, ?2, ?3)";
 
-/// How long one waits for another process that makes the same database, or brings it up to date, on a slow disk.
+/// The time to wait for another process that creates or migrates the same database, on a slow disk.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Brings the database at `path` up to date, or refuses it. SQLite gives up at once where two connections that read both
-/// want to be the one that changes the kind of log; so this begins anew until the other one is done.
+/// Brings the database at `path` up to date, or refuses it. SQLite fails at once if two connections that read both try
+/// to change the journal mode; so this starts again until the other one is done.
 pub(super) fn prepare(path: &Path, migrations: Migrations, backup: MigrationBackup) -> Result<(), SqliteOpenError> {
     let begun = Instant::now();
     loop {
@@ -71,7 +74,7 @@ fn attempt(path: &Path, migrations: Migrations, backup: MigrationBackup) -> Resu
     let database = |source| SqliteOpenError::Database { path: path.to_path_buf(), source };
     let schema = |source| SqliteOpenError::Schema { path: path.to_path_buf(), source };
     let mut connection = file::open_writer(path, None).map_err(database)?;
-    // A database that needs nothing is not written to, so that a newer one is refused without a trace.
+    // A database without pending migrations is not written to, so that a newer one is refused unchanged.
     let applied = applied(&connection).map_err(database)?;
     let pending = migrate::pending(MIGRATIONS, &applied).map_err(schema)?;
     match (pending, migrations) {
@@ -89,7 +92,7 @@ pub(super) fn require(path: &Path, connection: &Connection) -> Result<(), Sqlite
         .map_err(|source| SqliteOpenError::Schema { path: path.to_path_buf(), source })
 }
 
-/// What the database at `path` has and lacks.
+/// The state of each migration in the database at `path`.
 pub(super) fn status(path: &Path) -> Result<Vec<MigrationStatus>, SqliteOpenError> {
     let database = |source| SqliteOpenError::Database { path: path.to_path_buf(), source };
     let exists = path.try_exists().map_err(|source| SqliteOpenError::File { path: path.to_path_buf(), source })?;
@@ -101,8 +104,8 @@ pub(super) fn status(path: &Path) -> Result<Vec<MigrationStatus>, SqliteOpenErro
     Ok(migrate::status(MIGRATIONS, &applied(&connection).map_err(database)?))
 }
 
-/// Runs everything that is pending, in one transaction. Another process may have been faster: what is pending is
-/// decided behind the lock, and what is copied is what the migrations find.
+/// Runs all pending migrations, in one transaction. Another process may have run some: what is pending is read after
+/// the lock is taken, and the backup is the database that the migrations find.
 fn run(path: &Path, connection: &mut Connection, backup: MigrationBackup) -> Result<(), SqliteOpenError> {
     let database = |source| SqliteOpenError::Database { path: path.to_path_buf(), source };
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(database)?;
@@ -123,12 +126,12 @@ fn run(path: &Path, connection: &mut Connection, backup: MigrationBackup) -> Res
     transaction.commit().map_err(database)
 }
 
-/// The copy of the database at `path` from before it was migrated from `version`.
+/// The path of the copy that is made before the database at `path` is migrated from `version`.
 pub(super) fn copy_name(path: &Path, version: u32) -> PathBuf {
     file::beside(path, &format!(".v{version:03}.backup"))
 }
 
-/// Copies the database, which no other process can change meanwhile.
+/// Copies the database while no other process can change it.
 fn copy_before(path: &Path, version: u32) -> Result<(), SqliteOpenError> {
     let target = copy_name(path, version);
     let partial = file::beside(&target, ".partial");

@@ -1,7 +1,7 @@
-//! The queue of a session, as far as SQLite has a form of its own: the user's message, the end of a turn, a dead process.
+//! The parts of a session's queue that are specific to SQLite: the user's message, the end of a turn, a dead process.
 //!
-//! There is one writer, so numbers are drawn in the order of arrival. Whenever an entry goes, the requests behind it are
-//! notified.
+//! There is one writer, so numbers are assigned in the order of arrival. When an entry is removed, the waiting requests
+//! of the session are notified.
 
 use amalgam_core::{
     Operator, Scope,
@@ -9,7 +9,7 @@ use amalgam_core::{
 };
 use amalgam_store::{
     TenantKey, rows,
-    session_queue::{ADD_METADATA, JoinedEntry, NewEntry, RELEASE_ENTRY, failure_record, message_ids},
+    session_queue::{ADD_METADATA, CLOSE_SESSION, JoinedEntry, NewEntry, RELEASE_ENTRY, failure_record, message_ids},
     statements,
 };
 
@@ -48,7 +48,8 @@ statements! {
         DELETE FROM session_queue WHERE process = ?1 RETURNING session_id, number, tenant_id, user_id, response_id";
 }
 
-/// Joins the queue of the active session with a profile. If no other entry is there, the user's message is appended at once.
+/// Joins the queue of the active session with a profile. If the queue was empty, the user's message is appended at
+/// once.
 pub(super) fn join(
     database: Database<'_>,
     scope: &Scope,
@@ -56,6 +57,9 @@ pub(super) fn join(
     message: Option<&NewUserMessage>,
 ) -> Result<JoinedEntry, SqliteFailure> {
     let NewEntry { profile, process, mark, now_ms } = entry;
+    if message.is_some_and(|message| message.starts_session) {
+        database.user(scope, CLOSE_SESSION, &[profile, mark, &false, &true])?.run()?;
+    }
     let active = database.user(scope, ACTIVE_SESSION, &[profile])?.first(|row| Ok(row.get::<_, i64>(0)?))?;
     let (session_id, is_first) = match active {
         Some(id) => (id, !database.user(scope, FIRST_ENTRY, &[&id])?.exists()?),
@@ -75,7 +79,7 @@ pub(super) fn join(
     Ok(JoinedEntry { ticket, appended: message.is_some(), is_new_session: active.is_none() })
 }
 
-/// Appends the user's message, if the entry is first; whether it is, or this turn has appended it before.
+/// Appends the user's message, if the entry is first. Returns whether it was appended now or by this turn before.
 pub(super) fn append_user_message(
     database: Database<'_>,
     scope: &Scope,
@@ -108,7 +112,7 @@ fn add_user_message(
     message.metadata.iter().try_for_each(|record| add_metadata(database, scope, id, record))
 }
 
-/// The end of a turn. Only the turn that appended the user's message adds to the session.
+/// Writes the end of a turn. Only the turn that appended the user's message adds to the session.
 pub(super) fn end(
     transaction: &Transaction<'_>,
     scope: &Scope,
@@ -136,7 +140,7 @@ pub(super) fn end(
     Ok(())
 }
 
-/// Removes the entry of a turn that has ended or is gone; the user's message gets `error`.
+/// Removes the entry of a turn that has ended or was deleted; the user's message gets `error`.
 pub(super) fn release(
     transaction: &Transaction<'_>,
     scope: &Scope,

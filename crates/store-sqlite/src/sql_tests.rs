@@ -26,7 +26,9 @@ const SCOPED: &[&str] = &[
     "session_queue",
     "messages",
     "message_metadata",
+    "client_messages",
     "courses",
+    "learner_courses",
     "course_words",
     "agent_sessions",
     "agent_steps",
@@ -112,9 +114,10 @@ fn statements_about_what_callers_have_carry_the_scope() {
 
 #[test]
 fn only_the_installation_itself_touches_rows_of_all_tenants() {
-    // What a statement without a scope may do: end, hand out, prune and reset. Each is here with its reason.
+    // The statements that may run without a scope: they end turns, take queued ones, delete by retention and reset.
+    // Each has its reason.
     const KNOWN: &[&str] = &[
-        // A dead process, a queue, and turns that are handed over.
+        // A dead process, a queue, and turns that another process takes.
         "REQUEUE_WAITING",
         "FAIL_HELD",
         "SET_ERROR",
@@ -155,7 +158,7 @@ fn no_statement_of_a_caller_walks_through_a_table() {
         let params = rusqlite::params_from_iter((0..count).map(|_| 1));
         let plan: Vec<String> =
             explain.query_map(params, |row| row.get(3)).unwrap().map(|line| line.unwrap()).collect();
-        // A full-text index is asked for words, and an argument is walked through: both say so behind `INDEX`.
+        // A full-text index is searched by words, and an argument is a list: the plan shows both after `INDEX`.
         let by_words = |line: &str| line.contains("VIRTUAL TABLE INDEX") && !line.ends_with("INDEX 0:");
         // So is what the statement itself has made.
         let own = |line: &str| line.contains("path") || matches!(line, "SCAN best" | "SCAN counted" | "SCAN looked_at");
@@ -192,9 +195,8 @@ fn no_statement_is_planned_for_each_value_anew() {
 
 #[test]
 fn statements_are_literals_and_nothing_is_formatted_into_them() {
-    // S11: a statement is made from a literal by `statements!`. Elsewhere a connection is given text of its
-    // own for transactions, settings and migrations alone, and the redo log of an older server brings its own. Copies name the
-    // tables and columns that the schema has.
+    // S11: a statement is made from a literal by `statements!`. Other text runs only for transactions, settings and
+    // migrations, and from the redo log of an older server. Copies use the names of the schema's tables and columns.
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();

@@ -1,5 +1,5 @@
-//! The statements of the shared code in the form of SQLite. A transaction that writes is alone, so nothing is locked. Arrays are JSON
-//! texts.
+//! The statements of the shared code in the form of SQLite. Writing transactions run one at a time, so nothing is
+//! locked. Arrays are JSON texts.
 
 use amalgam_store::statements;
 
@@ -28,11 +28,13 @@ statements! { SqlStatements:
             AND (CAST(?17 AS bigint) IS NULL OR ended_at - created_at >= ?17)
             AND (CAST(?18 AS bigint) IS NULL OR cost >= ?18)
             AND (CAST(?20 AS bigint) IS NULL OR CASE WHEN stored THEN 1 ELSE 0 END = ?20)
+            AND (CAST(?21 AS bigint) IS NULL OR ended_at - created_at <= ?21)
+            AND (CAST(?22 AS bigint) IS NULL OR cost <= ?22)
             AND EXISTS (
                 SELECT 1 FROM responses CROSS JOIN items ON items.place = responses.place
                 WHERE responses.tenant_id = ?1 AND responses.stem = substr(looked_at.response_id, 23, 16)
                     AND responses.id = looked_at.response_id
-                    AND (items.input LIKE ?21 ESCAPE '\\' OR items.output LIKE ?21 ESCAPE '\\')
+                    AND (items.input LIKE ?23 ESCAPE '\\' OR items.output LIKE ?23 ESCAPE '\\')
             )
         ORDER BY created_at DESC, response_id DESC LIMIT ?19";
     TenantSql hold_profile = "
@@ -62,7 +64,7 @@ statements! { SqlStatements:
     UserSql add_conversation = "
         INSERT INTO conversations (tenant_id, user_id, id, created_at, metadata) VALUES (?1, ?2, ?3, ?4, ?5)
         ON CONFLICT (tenant_id, id) DO NOTHING";
-    /// A transaction that writes is alone, so the positions behind the last item are free, however many they are.
+    /// Writing transactions run one at a time, so all positions after the last item are free.
     UserSql take_item_positions = "
         SELECT COALESCE((
             SELECT MAX(position) + 1 FROM conversation_items
@@ -75,10 +77,34 @@ statements! { SqlStatements:
     UserSql add_conversation_item = "
         INSERT INTO conversation_items (tenant_id, user_id, conversation_id, position, id, item)
         VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    UserSql response_settings = "
+        SELECT settings FROM responses WHERE tenant_id = ?1 AND user_id = ?2 AND stem = ?3 AND id = ?4";
+    UserSql replace_response_settings = "
+        UPDATE responses SET settings = ?5
+        WHERE tenant_id = ?1 AND user_id = ?2 AND stem = ?3 AND id = ?4 AND ended_at IS NOT NULL";
     TenantSql known_courses = "
         SELECT id, title, description, modality, kind, status, content_in_sequence, min_percentage_finish, tags, assets,
             url, progress, is_eligible, in_playlist, active
         FROM courses WHERE tenant_id = ?1 AND id IN (SELECT value FROM json_each(?2))";
+    OperatorSql size = "SELECT p.page_count * s.page_size FROM pragma_page_count() AS p, pragma_page_size() AS s";
+    TenantSql delete_courses = "
+        DELETE FROM courses WHERE tenant_id = ?1 AND id IN (SELECT value FROM json_each(?2))";
+    TenantSql forget_learners_of_courses = "
+        DELETE FROM learner_courses WHERE tenant_id = ?1 AND course_id IN (SELECT value FROM json_each(?2))";
+    UserSql courses_of_learner = "
+        SELECT user_id, course_id, status, progress, is_eligible, in_playlist, updated_at FROM learner_courses
+        WHERE tenant_id = ?1 AND user_id = ?2 AND course_id IN (SELECT value FROM json_each(?3))";
+    TenantSql put_learner_courses = "
+        INSERT INTO learner_courses (tenant_id, user_id, course_id, status, progress, is_eligible, in_playlist, updated_at)
+        SELECT ?1, value ->> 'user', value ->> 'course_id', value ->> 'status', value ->> 'progress',
+            value ->> 'is_eligible', value ->> 'in_playlist', ?2
+        FROM json_each(?3) WHERE true
+        ON CONFLICT (tenant_id, user_id, course_id) DO UPDATE SET status = excluded.status,
+            progress = excluded.progress, is_eligible = excluded.is_eligible, in_playlist = excluded.in_playlist,
+            updated_at = excluded.updated_at";
+    TenantSql delete_learner_courses = "
+        DELETE FROM learner_courses WHERE tenant_id = ?1 AND (user_id, course_id) IN (
+            SELECT value ->> 'user', value ->> 'course_id' FROM json_each(?2))";
     UserSql hold_session = "SELECT mode, turns FROM agent_sessions WHERE tenant_id = ?1 AND user_id = ?2 AND id = ?3";
     UserSql files_of_purpose_upwards = "
         SELECT id, filename, purpose, media_type, bytes, created_at, expires_at FROM files INDEXED BY files_by_purpose
@@ -146,11 +172,15 @@ statements! { SqlStatements:
         SELECT json_extract(value, '$.turn_id') FROM message_metadata
         WHERE tenant_id = ?1 AND kind = 'model_usage' AND json_extract(value, '$.response_id') = ?2
         ORDER BY number DESC LIMIT 1";
-    /// The index has the records of a message in their order.
+    /// The index returns the records of a message in their order.
     TenantSql message_metadata = "
         SELECT message_id, kind, metadata.value
         FROM json_each(?2) AS wanted CROSS JOIN message_metadata AS metadata ON message_id = wanted.value
         WHERE tenant_id = ?1";
+    TenantSql message_tool_calls = "
+        SELECT message_id, kind, metadata.value
+        FROM json_each(?2) AS wanted CROSS JOIN message_metadata AS metadata ON message_id = wanted.value
+        WHERE tenant_id = ?1 AND kind = 'tool_call'";
     OperatorSql hold_limit = "
         SELECT kind, tenant_id, id, generation, updated_at, requests_per_minute, tokens_per_minute, max_in_flight,
             budget_amount, budget_unit, budget_period, models, tools, minute, requests, tokens, tokens_reserved, in_flight,

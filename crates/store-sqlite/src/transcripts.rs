@@ -1,22 +1,16 @@
-//! Calls of models: kept exactly, each request behind the beginning that it shares with an earlier one.
+//! Model calls: stored exactly, each request as the part after the prefix that it shares with an earlier one.
 use amalgam_core::{
     Scope, Stem,
     store::{Transcript, TurnRecord},
 };
 use amalgam_protocol::Status;
-use amalgam_store::{
-    TenantKey,
-    rows::{self, RequestParts},
-    statements,
-};
-use bytes::Bytes;
+use amalgam_store::{TenantKey, rows, statements};
 use rusqlite::Row;
 
 use super::{
-    connection::SqliteRow,
     failure::SqliteFailure,
     journal,
-    query::{Database, bytes, int, optional_int},
+    query::{Database, int, optional_int},
     responses::{self, stored_response},
     turns,
 };
@@ -49,13 +43,6 @@ statements! {
             streamed, conversation_id, responses.place, input, output, provenance, responses.user_id
         FROM responses CROSS JOIN items ON items.place = responses.place
         WHERE responses.tenant_id = ?1 AND stem = ?2 AND id = ?3";
-    TenantSql TRANSCRIPTS = "
-        SELECT number, upstream, model, asked_at, first_token_ms, duration_ms, retries, request, response, cut, usage,
-            losses, error, base_response, base_number, base_shared
-        FROM transcripts WHERE tenant_id = ?1 AND response_id = ?2 ORDER BY number";
-    TenantSql TRANSCRIPT_BASE = "
-        SELECT request, base_response, base_number, base_shared
-        FROM transcripts WHERE tenant_id = ?1 AND response_id = ?2 AND number = ?3";
 }
 
 pub(super) fn add(database: Database<'_>, scope: &Scope, id: &str, call: &Transcript) -> Result<(), SqliteFailure> {
@@ -88,7 +75,7 @@ pub(super) fn add(database: Database<'_>, scope: &Scope, id: &str, call: &Transc
     Ok(())
 }
 
-/// A turn with its calls, whole.
+/// A turn without its model calls.
 pub(super) fn turn(
     database: Database<'_>,
     tenant: TenantKey,
@@ -99,23 +86,11 @@ pub(super) fn turn(
         .tenant(tenant, TURN, &[&stem.as_str(), &id])?
         .first(|row| Ok((stored_response(row)?, row.get::<_, String>(15)?)))?;
     let Some((response, user)) = found else { return Ok(None) };
-    let mut transcripts =
-        database.tenant(tenant, TRANSCRIPTS, &[&id])?.all(|row| Ok(rows::transcript(&SqliteRow(row))?))?;
-    for call in &mut transcripts {
-        let mut parts = RequestParts::of(call);
-        while let Some(base) = parts.next() {
-            let earlier = database
-                .tenant(tenant, TRANSCRIPT_BASE, &[&base.response_id, &base.number])?
-                .first(|row| Ok((Bytes::copy_from_slice(bytes(row, 0)?), rows::base(&SqliteRow(row), 1)?)))?;
-            parts.push(earlier);
-        }
-        (call.request, call.base) = parts.whole();
-    }
     let tools = journal::runs(database, tenant, id)?;
-    Ok(Some(TurnRecord { response, user, transcripts, tools }))
+    Ok(Some(TurnRecord { response, user, tools }))
 }
 
-/// Adds calls of a response that has ended, unless it has some.
+/// Adds the model calls of a response that has ended, unless it has some.
 pub(super) fn add_late(
     database: Database<'_>,
     scope: &Scope,
@@ -131,7 +106,7 @@ pub(super) fn add_late(
     Ok(())
 }
 
-/// Forgets the calls of responses whose items are gone, but not what the calls of others build on.
+/// Deletes the model calls of responses whose items were deleted, except those that other calls refer to.
 pub(super) fn forget(database: Database<'_>, scope: &Scope, gone: &[String]) -> Result<(), SqliteFailure> {
     for response_id in gone {
         let mut bases = database.user(scope, FORGET_TRANSCRIPTS, &[response_id])?.all(base_key)?;

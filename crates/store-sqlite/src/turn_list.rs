@@ -13,7 +13,7 @@ use super::{
 };
 
 statements! {
-    /// A turn of a process that is gone.
+    /// A turn of a dead process.
     TenantSql FAIL_TURN = "
         UPDATE turns SET status = 'failed', error = 'server_error', ended_at = ?4
         WHERE tenant_id = ?1 AND created_at = ?2 AND response_id = ?3 AND ended_at IS NULL";
@@ -54,7 +54,7 @@ pub(super) fn add_usage(database: Database<'_>, turns: &[TurnSummary]) -> Result
     rows.iter().try_for_each(|row| database.bind_values(ADD_USAGE.into(), &row.values(), &[])?.run().map(drop))
 }
 
-/// Ends a turn whose process is gone. What its model calls used is not known.
+/// Ends a turn whose process is gone. What the call used that it was waiting for is not known.
 pub(super) fn fail(
     database: Database<'_>,
     tenant: TenantKey,
@@ -66,7 +66,7 @@ pub(super) fn fail(
     if ended == 1 { count(database, tenant, created_at, response_id) } else { Ok(()) }
 }
 
-/// Counts a turn in the usage that ended without a process.
+/// Counts a turn in the usage that was ended by another process.
 fn count(database: Database<'_>, tenant: TenantKey, created_at: i64, response_id: &str) -> Result<(), SqliteFailure> {
     database.tenant(tenant, COUNT_ENDED, &[&created_at, &response_id])?.run().map(drop)
 }
@@ -85,7 +85,7 @@ pub(super) fn cancel_queued(
     if ended == 1 { count(database, TenantKey::of_caller(scope), created_at, response_id) } else { Ok(()) }
 }
 
-/// Notes that the content of a turn was deleted. The turn stays in the list until the retention ends.
+/// Records that the content of a turn was deleted. The turn stays in the list until the retention ends.
 pub(super) fn forget_content(
     database: Database<'_>,
     scope: &Scope,
@@ -95,7 +95,7 @@ pub(super) fn forget_content(
     database.user(scope, FORGET_CONTENT, &[&created_at, &response_id])?.run().map(drop)
 }
 
-/// Deletes old turns from the list, at most so many of each tenant. The usage stays.
+/// Deletes old turns from the list, a bounded number for each tenant. The usage stays.
 pub(super) fn prune(
     database: Database<'_>,
     operator: Operator,

@@ -1,4 +1,4 @@
-//! What turns write: each step in one job.
+//! Writes of turns: each step in one job.
 use std::sync::Arc;
 
 use amalgam_core::{
@@ -26,8 +26,8 @@ use super::{
 };
 
 statements! {
-    /// The number is the time, so that age is found without an index; within ten minutes rows come in the order in which
-    /// they are written, behind the last one, since a row between others costs more pages.
+    /// The row number contains the time, so that no index on the age is needed. Within ten minutes rows are appended in
+    /// the order in which they are written, since inserting a row between others writes more pages.
     UserSql ADD_RESPONSE = "
         INSERT INTO responses (number, tenant_id, user_id, stem, id, place, status, background, streamed, created_at,
             completed_at, ended_at, error, incomplete_reason, usage, conversation_id, process, settings, request,
@@ -51,7 +51,7 @@ statements! {
         UPDATE responses SET process = NULL, request = NULL, status = ?5, completed_at = ?6, ended_at = ?7, error = ?8,
             incomplete_reason = ?9, usage = ?10, upstream = ?11, provenance = ?12
         WHERE tenant_id = ?1 AND user_id = ?2 AND stem = ?3 AND id = ?4";
-    /// The usage of a turn that was cancelled from outside, unless it is known.
+    /// The usage of a turn that was cancelled by another request, unless it is stored.
     UserSql COMPLETE_CANCELLED = "
         UPDATE responses SET usage = ?5, provenance = ?6
         WHERE tenant_id = ?1 AND user_id = ?2 AND stem = ?3 AND id = ?4 AND status = 'cancelled' AND provenance IS NULL";
@@ -178,10 +178,10 @@ struct ConversationInput {
     input: Json,
 }
 
-/// `None` if the write is lost; else the conversation, if the turn ends and has one.
+/// `None` if the write is lost; otherwise the conversation, if the turn ends and has one.
 type StepOutcome = Option<Option<ConversationInput>>;
 
-/// The response comes into being, and may end in the same step.
+/// Creates the response, which may also end in the same step.
 fn begin(
     database: Database<'_>,
     scope: &Scope,
@@ -190,7 +190,7 @@ fn begin(
     begin: &Begin,
 ) -> Result<StepOutcome, SqliteFailure> {
     let id = write.response_id.as_str();
-    // A background turn is added first and ended then: webhooks are told of a change.
+    // A background turn is inserted first and then ended, because the triggers for webhooks react to a change.
     let end = write.end.as_deref().filter(|_| !begin.background);
     let (input, output) = (begin.input.raw().text(), write.end.as_ref().map(|end| end.output.raw().text()));
     let taken = item_positions::take(database, scope, id, begin.parent.as_ref(), input, output)?;
@@ -238,7 +238,7 @@ fn begin(
         )?
         .run()?;
     if added == 0 {
-        // It is there already: a write whose answer got lost comes again.
+        // The response exists: this write is repeated because the result of the first attempt was lost.
         item_positions::give_up(database, scope, place)?;
         return Ok(None);
     }
@@ -248,7 +248,7 @@ fn begin(
     Ok(Some(begin.conversation.clone().map(|id| ConversationInput { id, input: begin.input.clone() })))
 }
 
-/// The next step of a response that is there, if it is still this process's.
+/// The next step of an existing response, if this process still owns it.
 fn continue_response(
     database: Database<'_>,
     scope: &Scope,
@@ -267,7 +267,7 @@ fn continue_response(
         // No owner yet: the process that starts it becomes the owner.
         None => write.started && status == Status::Queued,
     };
-    // A start that comes second finds it running: one turn never runs twice.
+    // The second of two starts finds the turn running: one turn never runs twice.
     if !ours || status.is_final() || (write.started && status != Status::Queued) {
         return Ok(None);
     }
@@ -315,7 +315,7 @@ fn end_response(
     Ok(())
 }
 
-/// The columns of an ending; empty ones for a response that runs.
+/// The columns of the end of a response; empty for a running response.
 #[derive(Default)]
 struct EndColumns<'a> {
     completed_at: Option<i64>,
@@ -356,7 +356,7 @@ impl<'a> EndColumns<'a> {
     }
 }
 
-/// Adds the output of a turn that was cancelled from outside.
+/// Adds the output of a turn that was cancelled by another request.
 fn complete_cancelled(transaction: &Transaction<'_>, scope: &Scope, lost: &TurnWrite) -> Result<(), SqliteFailure> {
     let id = lost.response_id.as_str();
     let (Some(stem), Some(end)) = (Stem::of(id), &lost.end) else { return Ok(()) };

@@ -1,8 +1,9 @@
-//! The one thread that writes. Jobs that wait together are committed together, in one transaction with one flush.
+//! The one thread that writes. Jobs that wait at the same time are committed together, in one transaction with one
+//! flush.
 //!
-//! Jobs that arrive while a group runs join it, so a busy store gathers large groups by itself: while one group is being
-//! flushed, the next one collects in the queue. A job is acknowledged after the commit, which SQLite flushes, unless all jobs of
-//! the group are reservations, whose callers get no answer before a later commit.
+//! Jobs that arrive while a group runs join it, so a busy store forms large groups by itself: while one group is
+//! flushed, the next one collects in the queue. A job is acknowledged after the commit, which SQLite flushes, unless
+//! all jobs of the group are reservations, whose callers get no answer before a later commit.
 use std::{
     cell::Cell,
     path::PathBuf,
@@ -13,7 +14,7 @@ use std::{
     time::Instant,
 };
 
-use amalgam_core::store::FlushMeter;
+use amalgam_core::store::StoreMeter;
 use amalgam_store::notifications::Notifications;
 use rusqlite::Connection;
 use tracing::{info, warn};
@@ -27,7 +28,7 @@ use super::{
     turn_list,
 };
 
-/// So many jobs share a commit at most: the first of them waits until the last has run.
+/// The number of jobs that share a commit, at most: the first of them waits until the last has run.
 const GROUP: usize = 256;
 
 pub(super) struct Writer {
@@ -36,13 +37,13 @@ pub(super) struct Writer {
     pub(super) jobs: Arc<Queue<Box<dyn Job>>>,
     pub(super) notifications: Arc<Notifications>,
     pub(super) checkpointer: Arc<Checkpointer>,
-    /// Whether the store was opened on a disk without room, and nothing was committed since.
+    /// Whether the store was opened on a full disk, and nothing was committed since.
     pub(super) read_only: Arc<AtomicBool>,
     /// Counts commits.
-    pub(super) flushes: FlushMeter,
+    pub(super) flushes: StoreMeter,
 }
 
-/// The connection of the writer, and what it can be used for.
+/// The connection of the writer, and its permitted access.
 pub(super) struct WriterConnection {
     connection: Mutex<Connection>,
     access: Access,
@@ -61,7 +62,7 @@ impl WriterConnection {
         Self { connection: Mutex::new(connection), access, commits: Cell::new(Commits::Flushed) }
     }
 
-    /// Decides about the next transactions.
+    /// Sets this for the next transactions.
     fn set_commits(&self, commits: Commits) -> Result<(), SqliteFailure> {
         if self.commits.get() != commits {
             self.lock().execute_batch(match commits {
@@ -81,11 +82,11 @@ impl WriterConnection {
 /// Whether jobs that arrive while a group runs join it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Group {
-    /// All do.
+    /// All of them join.
     Open,
-    /// Only reservations do: the group is not flushed.
+    /// Only reservations join: the group is not flushed.
     Reservations,
-    /// None does.
+    /// No job joins.
     Closed,
 }
 
@@ -97,7 +98,7 @@ impl Writer {
         Ok(WriterConnection::new(connection, Access::Write))
     }
 
-    /// A connection for a disk without room.
+    /// A connection for a full disk.
     pub(super) fn open_to_read(&self) -> Result<WriterConnection, SqliteFailure> {
         Ok(WriterConnection::new(file::open_to_read(&self.path)?, Access::Read))
     }
@@ -127,7 +128,7 @@ impl Writer {
         if group.len() == 1 || !failure.may_be_one_jobs() {
             return refuse(group, &failure);
         }
-        // One of the jobs may be at fault, so each is tried alone.
+        // A single job may be the cause, so each is tried alone.
         for job in group.drain(..) {
             let mut alone = vec![job];
             if let Err(failure) = self.attempt(slot, &mut alone, Group::Closed) {
@@ -214,7 +215,7 @@ impl Writer {
         &self,
         slot: &'s mut Option<WriterConnection>,
     ) -> Result<&'s WriterConnection, SqliteFailure> {
-        // There may be room by now.
+        // The disk may have space by now.
         if slot.as_ref().is_some_and(|open| open.access == Access::Read) {
             *slot = None;
         }
@@ -231,14 +232,14 @@ impl Writer {
                 info!("the store's database was opened again");
                 Ok(connection)
             }
-            // Other connections would be in its way, and there are none while the store is read-only.
+            // Other connections would conflict with it, and none exist while the store is read-only.
             Err(failure) if self.read_only.load(Ordering::Relaxed) => self.open_to_read().map_err(|_| failure),
             Err(failure) => Err(failure),
         }
     }
 }
 
-/// After a failure no transaction is left open, nor a connection that should not be used again.
+/// After a failure, rolls back the open transaction, and closes a connection that must not be used again.
 fn roll_back_on_failure<T>(
     slot: &mut Option<WriterConnection>,
     act: impl FnOnce(&mut Option<WriterConnection>) -> Result<T, SqliteFailure>,

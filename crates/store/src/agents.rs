@@ -58,7 +58,7 @@ impl<E: SqlEngine> AgentStore for SqlStore<E> {
     }
 
     fn put_agent_config<'a>(&'a self, within: Within<'a>, config: AgentConfig, audit: AuditDraft) -> Stored<'a, bool> {
-        // Never again: a second time the revision would be another one.
+        // Not repeatable: a second run would find another revision.
         let arguments = (ChangedTenant::of(within), config, audit);
         let put = self.engine.transaction(Repeat::Never, arguments, |connection, (tenant, config, audit)| {
             Box::pin(async move {
@@ -107,7 +107,7 @@ impl<E: SqlEngine> AgentStore for SqlStore<E> {
         profile: AgentProfile,
         audit: AuditDraft,
     ) -> Stored<'a, Option<AgentProfile>> {
-        // A second time it exists like this, and stays.
+        // Repeatable: a second run finds the same content and changes nothing.
         let arguments = (ChangedTenant::of(within), profile, audit);
         let put = self.engine.transaction(Repeat::Safe, arguments, |connection, (tenant, profile, audit)| {
             Box::pin(async move {
@@ -126,7 +126,7 @@ impl<E: SqlEngine> AgentStore for SqlStore<E> {
         let arguments = (TenantKey::within(within), slug.to_owned(), audit);
         let deleted = self.engine.transaction(Repeat::Never, arguments, |connection, (tenant, slug, audit)| {
             Box::pin(async move {
-                // The profile first: a transaction that changes it adds versions while it holds the profile.
+                // The profile first: a transaction that changes it locks the profile while it adds a version.
                 let deleted = connection.tenant(*tenant, FORGET_PROFILE, values![slug]).run().await?;
                 connection.tenant(*tenant, FORGET_VERSIONS, values![slug]).run().await?;
                 audit::append_if(connection, deleted == 1, audit).await
@@ -155,7 +155,7 @@ impl<E: SqlEngine> SqlStore<E> {
     }
 }
 
-/// How often a profile is written that other requests create and delete meanwhile.
+/// The number of attempts to write a profile that other requests create and delete meanwhile.
 const TRIES: usize = 8;
 
 /// The profile as it is stored now, and whether it changed.
@@ -200,7 +200,7 @@ async fn put<C: SqlConnection>(
     Err(connection.contended("other requests create and delete the profile all the time"))
 }
 
-/// Whether nothing would change.
+/// Whether both have the same content.
 fn is_same(one: &AgentProfile, other: &AgentProfile) -> bool {
     one.prompt == other.prompt
         && one.tools == other.tools

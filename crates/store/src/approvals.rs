@@ -38,12 +38,12 @@ shared_statements! {
         WHERE tenant_id = $1 AND user_id = $2 AND id = $3 AND approve AND COALESCE(used_by, $4) = $4";
 }
 
-/// The party that asks about an approval, and so what it can see.
+/// The viewer of an approval, which determines the visible ones.
 #[derive(Debug, Clone)]
 pub(crate) enum ApprovalViewer {
-    /// A caller: its own approvals.
+    /// A caller, who sees the approvals of its own turns.
     Caller(Scope),
-    /// An administrator: those of all users of the tenant.
+    /// An administrator, who sees the approvals of all users of the tenant.
     Admin(TenantKey),
 }
 
@@ -95,7 +95,7 @@ pub(crate) async fn list<C: SqlConnection>(
     .await
 }
 
-/// Decides, unless that was done; nothing when the asker has no such approval. Inside a transaction.
+/// Records a decision, unless there is one; `None` if the asker has no such approval. Inside a transaction.
 pub(crate) async fn decide<C: SqlConnection>(
     connection: &C,
     asker: &ApprovalViewer,
@@ -127,8 +127,8 @@ pub(crate) async fn decide<C: SqlConnection>(
     Ok(Some(DecisionOutcome::Stands(Box::new(approval))))
 }
 
-/// The answer to a decision that is not to be written; nothing when it is. The first decision stands, if it comes in time and
-/// from a user who may decide.
+/// The outcome of a decision that must not be written; `None` if it must be written. The first decision is final if it
+/// comes in time and from a user who may decide.
 fn decided_before(
     approval: &Approval,
     decision: &Decision,

@@ -1,5 +1,5 @@
-//! The audit. Rows are appended inside the transaction of the change that they are about, one at a time: the chain is one for
-//! the whole installation.
+//! The audit. Each row is appended inside the transaction of its change, one at a time: the installation has a single
+//! chain.
 
 use amalgam_core::{
     Actor, AuditDraft, AuditHash, AuditHead, AuditRow, CHAIN_START, Operator, StoreError,
@@ -27,7 +27,7 @@ shared_statements! {
         SELECT number, id, at, tenant_id, actor, key_id, user_id, origin, action, object, object_id, before_change,
             after_change, previous, hash
         FROM audit WHERE number > $1 ORDER BY number LIMIT $2";
-    /// Empty texts are conditions that every row meets.
+    /// An empty text as condition matches every row.
     OperatorSql AUDIT = "
         SELECT number, id, at, tenant_id, actor, key_id, user_id, origin, action, object, object_id, before_change,
             after_change, previous, hash
@@ -45,7 +45,7 @@ shared_statements! {
     OperatorSql AUDIT_ROW_OF_TENANT = "SELECT number FROM audit WHERE id = $1 AND tenant_id = $2";
 }
 
-/// The name of the lock that orders transactions which append. They take it last, so that none waits for another in a circle.
+/// The name of the lock that orders transactions which append. They take it last, so that they cannot deadlock.
 const LOCK: &str = "audit";
 
 /// Appends a row inside a transaction. The same row is appended once: the transaction may run again.
@@ -82,7 +82,7 @@ pub(crate) async fn append<C: SqlConnection>(connection: &C, draft: &AuditDraft)
     Ok(())
 }
 
-/// The same if there was a change.
+/// Appends a row if there was a change. Returns whether there was one.
 pub(crate) async fn append_if<C: SqlConnection>(
     connection: &C,
     changed: bool,

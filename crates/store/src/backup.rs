@@ -1,9 +1,9 @@
-//! Backups: one file with everything that a store holds, and what is needed to check it.
+//! Backups: one file with the contents of a store, and what is needed to check it.
 //!
-//! A backup is a tar archive (docs/decisions/0034). The data come first: the database file of SQLite, or one file for each table
-//! of PostgreSQL. Then `manifest.json` says what the data are, and `SHA256SUMS`, the last file, has the digests of all others:
-//! `tar xf` and `sha256sum -c SHA256SUMS` check a backup without this program. How data leave and enter a database is the
-//! engine's.
+//! A backup is a tar archive (docs/decisions/0034). The data come first: the database file of SQLite, or one file for
+//! each table of PostgreSQL. Then `manifest.json` describes the data, and `SHA256SUMS`, the last file, has the digests
+//! of all others: `tar xf` and `sha256sum -c SHA256SUMS` check a backup without this program. Each engine reads and
+//! writes the data itself.
 
 mod reader;
 mod writer;
@@ -33,7 +33,7 @@ pub const SECRET_KEY: &str = "secret.key";
 const FORMAT: &str = "amalgam-backup";
 const FORMAT_VERSION: u32 = 1;
 
-/// What a backup is of.
+/// The description of a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackupManifest {
     /// Always `amalgam-backup`.
@@ -42,7 +42,7 @@ pub struct BackupManifest {
     pub format_version: u32,
     /// The version of the program that made it.
     pub amalgam: String,
-    /// When it was begun, by RFC 3339: everything that was acknowledged before is inside.
+    /// When it was begun, by RFC 3339: it contains everything that was acknowledged before.
     pub created_at: String,
     /// The engine.
     pub store: StoreKind,
@@ -52,7 +52,7 @@ pub struct BackupManifest {
     pub migrations: Vec<Applied>,
     /// Its tables.
     pub tables: Vec<BackupTable>,
-    /// Numbers that are drawn from sequences, which never repeat one.
+    /// The state of sequences, which never return a number twice.
     #[serde(default)]
     pub sequences: Vec<BackupSequence>,
     /// Whether the master key is inside.
@@ -63,9 +63,9 @@ pub struct BackupManifest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StoreKind {
-    /// One file.
+    /// SQLite: one file.
     Sqlite,
-    /// A server.
+    /// PostgreSQL: a server.
     Postgres,
 }
 
@@ -94,7 +94,7 @@ pub struct BackupSequence {
     pub is_called: bool,
 }
 
-/// What an engine says about the data that it has put into a backup.
+/// An engine's description of the data that it has written to a backup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackupContents {
     /// The engine.
@@ -146,10 +146,10 @@ pub fn table_file(table: &str) -> String {
 /// Why a backup cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// There is a file of this name.
+    /// A file with this name exists.
     #[error("`{}` exists; --force replaces it", path.display())]
     Exists {
-        /// Which file.
+        /// The file.
         path: PathBuf,
     },
     /// Another process writes the same backup.
@@ -161,28 +161,28 @@ pub enum BackupError {
     /// A file cannot be written or read.
     #[error("could not {doing} `{}`", path.display())]
     File {
-        /// What was tried: a verb.
+        /// The attempted operation, as a verb.
         doing: &'static str,
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         #[source]
         source: io::Error,
     },
-    /// The file is something else.
+    /// The file is not a backup.
     #[error("`{}` is no backup of amalgam: {reason}", path.display())]
     NotABackup {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// What is inside is not what was put inside.
+    /// The contents do not match their digests or counts.
     #[error("`{}` is damaged: {reason}", path.display())]
     Damaged {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The difference.
         reason: String,
     },
 }
@@ -205,7 +205,7 @@ pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// The path with something behind its name.
+/// The path with a suffix appended to its file name.
 pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);

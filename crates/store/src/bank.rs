@@ -1,4 +1,4 @@
-//! The tool bank, and what is asked about the calls of its tools.
+//! The tool bank, approvals, and statistics of tool calls.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -82,7 +82,7 @@ impl<E: SqlEngine> BankStore for SqlStore<E> {
     }
 
     fn put_tool<'a>(&'a self, of: BankOf<'a>, tool: BankTool, audit: AuditDraft) -> Stored<'a, bool> {
-        // Never again: a second time it would not be new any more.
+        // Not repeatable: a second run would report the tool as not new.
         let arguments = (TenantKey::of_bank(of), tool, audit);
         self.engine.transaction(Repeat::Never, arguments, |connection, (tenant, tool, audit)| {
             Box::pin(async move {
@@ -189,7 +189,7 @@ impl<E: SqlEngine> SqlStore<E> {
         decision: Decision,
         audit: Option<AuditDraft>,
     ) -> Stored<'a, Option<DecisionOutcome>> {
-        // A second time the same decision stands as the first one did.
+        // Repeatable: a second run finds the same decision.
         let arguments = (asker, id.to_owned(), decision, audit);
         self.engine.transaction(Repeat::Safe, arguments, |connection, (asker, id, decision, audit)| {
             Box::pin(approvals::decide(connection, asker, id, decision, audit.as_ref()))
@@ -197,10 +197,10 @@ impl<E: SqlEngine> SqlStore<E> {
     }
 }
 
-/// How often a tool is written that other requests create and delete meanwhile.
+/// The number of attempts to write a tool that other requests create and delete meanwhile.
 const TRIES: usize = 8;
 
-/// Adds or replaces a tool; whether it is new.
+/// Adds or replaces a tool. Returns whether it is new.
 async fn put<C: SqlConnection>(connection: &C, tenant: TenantKey, tool: &BankTool) -> Result<bool, C::Failure> {
     let policy = &tool.policy;
     let values = values![
@@ -288,10 +288,10 @@ fn texts(texts: &[String]) -> Vec<&str> {
     texts.iter().map(String::as_str).collect()
 }
 
-/// The number that the installation's own tools are kept under. No tenant has it.
+/// The tenant number of the installation's own tools. No tenant has it.
 pub const COMMON: i64 = 0;
 
-/// What a name is found by: in one bank there are no two tools whose names differ by case alone. O-33
+/// The key of a tool's name: in one bank no two names differ only in case. O-33
 pub(crate) fn key(name: &str) -> String {
     name.to_lowercase()
 }
@@ -301,25 +301,26 @@ fn kind(name: &str) -> Result<BankKind, StoreError> {
     BankKind::named(name).ok_or_else(|| unknown("kind of tool", name))
 }
 
-/// What a tool's failure does.
+/// The effect of a tool's failure.
 fn on_error(name: &str) -> Result<OnError, StoreError> {
     OnError::named(name).ok_or_else(|| unknown("way to treat a failure", name))
 }
 
-/// The role that may agree to a call.
+/// The role that may approve a call.
 pub(crate) fn decider(name: &str) -> Result<Decider, StoreError> {
     Decider::named(name).ok_or_else(|| unknown("one who decides", name))
 }
 
-/// A time-out as it is kept.
+/// A time-out as it is stored.
 fn timeout_ms(timeout: Duration) -> i64 {
     i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// What a tenant's callers may use of its own tools and the common ones, by name.
+/// The tools that a tenant's callers may use, by name, from its own tools and the common ones.
 fn offered(tools: Vec<BankTool>) -> Vec<BankTool> {
     let (common, own): (Vec<_>, Vec<_>) = tools.into_iter().partition(|tool| tool.common);
-    // A tenant's own tool takes the place of the common one before it is asked which of them are active.
+    // A tenant's own tool replaces the common one before inactive tools are removed: an inactive one hides the common
+    // one.
     let by_key: BTreeMap<String, BankTool> =
         common.into_iter().chain(own).map(|tool| (key(&tool.name), tool)).collect();
     by_key.into_values().filter(|tool| tool.active).collect()

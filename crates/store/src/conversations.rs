@@ -98,7 +98,8 @@ impl<E: SqlEngine> ConversationStore for SqlStore<E> {
     fn delete_conversation<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, bool> {
         self.engine.transaction(Repeat::Never, (scope.clone(), id.to_owned()), |connection, (scope, id)| {
             Box::pin(async move {
-                // The conversation first: a transaction that adds items locks it, and they exist once the lock is ours.
+                // The conversation first: a transaction that adds items locks it, so once this one has the lock, those
+                // items are committed.
                 let deleted = connection.user(scope, FORGET_CONVERSATION, values![id]).run().await? == 1;
                 if deleted {
                     connection.user(scope, FORGET_ITEMS, values![id]).run().await?;
@@ -178,7 +179,7 @@ async fn add_items<C: SqlConnection>(
         .all(|row| row.get::<String>(0))
         .await?;
     let mut taken: HashSet<&str> = taken.iter().map(String::as_str).collect();
-    // Also an id that comes twice. The positions that were taken in vain stay empty.
+    // Also an id that occurs twice in `items`. The positions that were reserved for the items stay empty.
     if let Some(item) = items.iter().find(|item| !taken.insert(&item.id)) {
         return Ok(Some(AppendOutcome::Taken(item.id.clone())));
     }
@@ -210,7 +211,7 @@ async fn list<C: SqlConnection>(
             }
         }
     };
-    // One more than was asked for tells whether there are more.
+    // One item more than requested shows whether further items follow.
     let limit = page.limit.saturating_add(1);
     let mut items = connection.user(scope, statement, values![id, from, limit]).all(item).await?;
     let has_more = items.len() > page.limit;

@@ -10,6 +10,7 @@ use amalgam_knowledge::search::words;
 
 use crate::{
     SqlStore,
+    catalogue::apply_learner,
     engine::{ChangedTenant, EngineQueries, Repeat, SqlConnection, SqlEngine, TenantKey},
     rows,
     sql::shared_statements,
@@ -30,7 +31,7 @@ impl<E: SqlEngine> CourseStore for SqlStore<E> {
         courses: Vec<Course>,
         now_ms: u64,
     ) -> Stored<'a, Option<ImportCounts>> {
-        // Never again: a second time nothing would be new any more.
+        // Not repeatable: a second run would count nothing as new.
         let arguments = (ChangedTenant::of(within), courses, now_ms);
         self.engine.transaction(Repeat::Never, arguments, |connection, (tenant, courses, now_ms)| {
             Box::pin(async move {
@@ -43,8 +44,14 @@ impl<E: SqlEngine> CourseStore for SqlStore<E> {
     }
 
     fn course<'a>(&'a self, scope: &'a Scope, id: i64) -> Stored<'a, Option<Course>> {
-        self.engine.read((TenantKey::of_caller(scope), id), |connection, (tenant, id)| {
-            Box::pin(connection.tenant(*tenant, COURSE, values![*id]).first(course))
+        self.engine.read((scope.clone(), id), |connection, (scope, id)| {
+            Box::pin(async move {
+                let tenant = TenantKey::of_caller(scope);
+                let found = connection.tenant(tenant, COURSE, values![*id]).first(course).await?;
+                let mut found: Vec<Course> = found.into_iter().collect();
+                apply_learner(connection, scope, &mut found).await?;
+                Ok(found.pop())
+            })
         })
     }
 
@@ -55,25 +62,43 @@ impl<E: SqlEngine> CourseStore for SqlStore<E> {
         offset: u64,
         limit: usize,
     ) -> Stored<'a, CoursePage> {
-        let searched = searchable(words);
-        if !words.is_empty() && searched.is_empty() {
-            return Box::pin(async { Ok(CoursePage { count: 0, courses: Vec::new() }) });
-        }
-        let arguments = (TenantKey::of_caller(scope), (!words.is_empty()).then_some(searched), offset, limit);
-        self.engine.read(arguments, |connection, (tenant, words, offset, limit)| {
-            Box::pin(connection.find_courses(*tenant, words.as_deref(), *offset, *limit))
-        })
+        search(self, TenantKey::of_caller(scope), Some(scope), words, offset, limit)
     }
 }
 
+/// A page of the active courses that have one of the words; with the values of a learner, if there is one.
+pub(crate) fn search<'a, E: SqlEngine>(
+    store: &'a SqlStore<E>,
+    tenant: TenantKey,
+    learner: Option<&Scope>,
+    words: &[String],
+    offset: u64,
+    limit: usize,
+) -> Stored<'a, CoursePage> {
+    let searched = searchable(words);
+    if !words.is_empty() && searched.is_empty() {
+        return Box::pin(async { Ok(CoursePage { count: 0, courses: Vec::new() }) });
+    }
+    let arguments = (tenant, learner.cloned(), (!words.is_empty()).then_some(searched), offset, limit);
+    store.engine.read(arguments, |connection, (tenant, learner, words, offset, limit)| {
+        Box::pin(async move {
+            let mut page = connection.find_courses(*tenant, words.as_deref(), *offset, *limit).await?;
+            if let Some(learner) = learner {
+                apply_learner(connection, learner, &mut page.courses).await?;
+            }
+            Ok(page)
+        })
+    })
+}
+
 /// Inside a transaction.
-async fn put<C: EngineQueries>(
+pub(crate) async fn put<C: EngineQueries>(
     connection: &C,
     tenant: TenantKey,
     courses: &[Course],
     now_ms: u64,
 ) -> Result<ImportCounts, C::Failure> {
-    // One import into a catalogue at a time: else two could take the same course for a new one.
+    // One import into a catalogue at a time: otherwise two imports could both count the same course as new.
     connection.lock(format!("courses {}", tenant.number())).await?;
     let ids: Vec<i64> = courses.iter().map(|course| course.id).collect();
     let known = connection.tenant(tenant, connection.sql().known_courses, values![ids]).all(course).await?;
@@ -83,8 +108,8 @@ async fn put<C: EngineQueries>(
     Ok(imported)
 }
 
-/// The counts of an import, and what is to be written, each course once and in the order of ids. `known` are the courses that
-/// exist.
+/// Returns the counts of an import, and the courses to write, each once and sorted by id. `known` are the existing
+/// courses.
 fn import(mut known: HashMap<i64, Course>, courses: &[Course]) -> (ImportCounts, Vec<Course>) {
     let mut imported = ImportCounts::default();
     let mut changed: HashMap<i64, &Course> = HashMap::new();
@@ -104,15 +129,15 @@ fn import(mut known: HashMap<i64, Course>, courses: &[Course]) -> (ImportCounts,
     (imported, changed)
 }
 
-/// A word of title or tags is worth so many of the description.
+/// The weight of a word of title or tags, relative to one of the description.
 pub const STRONG: u32 = 4;
 
 /// The words that a course is found by.
 #[derive(Debug, PartialEq, Eq)]
 pub struct CourseWords {
-    /// Those of title and tags.
+    /// The words of title and tags.
     pub strong: Vec<String>,
-    /// Those that only the description has.
+    /// The words that only the description has.
     pub weak: Vec<String>,
 }
 
@@ -126,7 +151,7 @@ impl CourseWords {
     }
 }
 
-/// The words of a question that can be in an index at all: letters and digits alone, each once.
+/// The words of a query that can be in the index: only letters and digits, each word once.
 fn searchable(words: &[String]) -> Vec<String> {
     let mut searched: Vec<String> = Vec::with_capacity(words.len());
     for word in words {

@@ -1,4 +1,5 @@
-//! What the shared code needs of a storage engine: connections that run statements, and a way to run work on one.
+//! The interface of a storage engine for the shared code: connections that run statements, and a way to run work on
+//! one.
 
 use amalgam_core::{
     Admin, BoxFuture, Operator, Scope, StoreError,
@@ -17,16 +18,17 @@ use crate::{
     values::{SqlRow, SqlValue, values},
 };
 
-/// A database that speaks SQL. It implements what turns write and read itself, in the way that is fastest for it; the rest
+/// A database that speaks SQL. The engine implements the writes and reads of turns itself, in its fastest way; the rest
 /// of the store is [`SqlStore`](crate::SqlStore), with the statements of the engine.
 pub trait SqlEngine: TurnStore + ResponseStore + ProcessStore + Sized + 'static {
     /// Why a statement failed.
     type Failure: From<StoreError> + Send + 'static;
-    /// What work runs its statements on.
+    /// The connection that work runs its statements on.
     type Connection<'c>: EngineQueries<Failure = Self::Failure>;
     /// The query syntax of its full-text index.
     const INDEX_SYNTAX: IndexSyntax;
-    /// Whether changes happen in the order in which they are asked for. Else one that was cancelled may still arrive.
+    /// Whether changes happen in the order of the calls. If not, a change whose call was cancelled may still happen
+    /// later.
     const CHANGES_IN_ORDER: bool;
 
     /// Work that changes nothing.
@@ -54,26 +56,27 @@ pub trait SqlEngine: TurnStore + ResponseStore + ProcessStore + Sized + 'static 
     fn ping(&self) -> Stored<'_, ()>;
 }
 
-/// Work on a connection. It gets its arguments as a value of its own, because it may run on another thread, and more than once.
+/// Work on a connection. Its arguments are a separate value, because the work may run on another thread, and more than
+/// once.
 pub type Work<E, A, T> =
     for<'c> fn(&'c <E as SqlEngine>::Connection<'c>, &'c A) -> BoxFuture<'c, Result<T, <E as SqlEngine>::Failure>>;
 
-/// Whether work may be run again when the connection broke and its outcome is not known.
+/// Whether work may run again if the connection broke and its outcome is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repeat {
-    /// A second run would change or answer something else.
+    /// A second run would change something else or return another result.
     Never,
     /// A second run has the same outcome as the first one.
     Safe,
-    /// The same, for a reservation: its caller gets no answer before a later change was flushed, and after a power failure the
-    /// turn that it was made for does not run. It need not be flushed itself.
+    /// As `Safe`, for a reservation: its caller gets no answer before a later change was flushed, and after a power
+    /// failure the turn that it was made for does not run. So the reservation itself need not be flushed.
     Reservation,
 }
 
 /// Reads a row.
 pub type RowReader<'a> = dyn FnMut(&dyn SqlRow) -> Result<(), StoreError> + Send + 'a;
 
-/// A connection, or the transaction that is open on it.
+/// A connection, or its open transaction.
 pub trait SqlConnection: Send + Sync + Sized {
     /// Why a statement failed.
     type Failure: From<StoreError> + Send;
@@ -81,8 +84,8 @@ pub trait SqlConnection: Send + Sync + Sized {
     /// The statements whose form differs between engines.
     fn sql(&self) -> &'static SqlStatements;
 
-    /// Runs a statement and reads its rows. With `many`, the statement runs for each of these rows of values, behind
-    /// `values`; an engine may give them to it at once, as one array a column.
+    /// Runs a statement and reads its rows. With `many`, the statement runs for each of these rows of values, appended
+    /// to `values`; an engine may pass them all at once, as one array for each column.
     fn rows<'a>(
         &'a self,
         sql: Sql,
@@ -91,7 +94,7 @@ pub trait SqlConnection: Send + Sync + Sized {
         read: &'a mut RowReader<'a>,
     ) -> impl Future<Output = Result<(), Self::Failure>> + Send;
 
-    /// The same for a statement without rows; how many it changed.
+    /// Runs a statement that returns no rows. Returns the number of changed rows.
     fn execute<'a>(
         &'a self,
         sql: Sql,
@@ -105,13 +108,16 @@ pub trait SqlConnection: Send + Sync + Sized {
     /// Notifies the tasks of all processes that wait for this topic, once the transaction is committed.
     fn notify(&self, topic: String) -> impl Future<Output = Result<(), Self::Failure>> + Send;
 
+    /// The same, within this process.
+    fn notify_here(&self, topic: String);
+
     /// Whether the work runs again: the first run may have been committed.
     fn is_repeated(&self) -> bool;
 
-    /// The failure of work that concurrent requests have kept from succeeding.
+    /// The failure of work that did not succeed because of concurrent requests.
     fn contended(&self, reason: &'static str) -> Self::Failure;
 
-    /// A statement about one user's rows; `values` are bound behind the tenant and the user.
+    /// A statement about one user's rows; `values` are bound after the tenant and the user.
     fn user<'a>(
         &'a self,
         scope: &'a Scope,
@@ -121,7 +127,7 @@ pub trait SqlConnection: Send + Sync + Sized {
         Query::new(self, sql, values![scope.tenant_id(), scope.user()], values)
     }
 
-    /// A statement about a tenant's rows; `values` are bound behind the tenant.
+    /// A statement about a tenant's rows; `values` are bound after the tenant.
     fn tenant<'a>(
         &'a self,
         tenant: TenantKey,
@@ -142,10 +148,10 @@ pub trait SqlConnection: Send + Sync + Sized {
     }
 }
 
-/// Queries whose form differs between engines, and with it the number of statements.
+/// Queries for which engines use different statements, also in number.
 pub trait EngineQueries: SqlConnection {
-    /// Joins the queue of the active session with a profile, which is created if there is none. If the entry is the first, the
-    /// message is appended as by `append_user_message`.
+    /// Joins the queue of the active session with a profile, and creates the session if there is none. If the entry is
+    /// first, the user's message is appended as by `append_user_message`.
     fn join_queue<'a>(
         &'a self,
         scope: &'a Scope,
@@ -153,8 +159,8 @@ pub trait EngineQueries: SqlConnection {
         message: Option<&'a NewUserMessage>,
     ) -> impl Future<Output = Result<JoinedEntry, Self::Failure>> + Send;
 
-    /// Appends the user's message with its metadata, and notes the turn that answers it, if the entry is the first of its
-    /// queue. Also true if this turn has appended it before.
+    /// Appends the user's message with its metadata, and records the turn that answers it, if the entry is first in its
+    /// queue. Returns true also if this turn has appended it before.
     fn append_user_message<'a>(
         &'a self,
         scope: &'a Scope,
@@ -162,7 +168,7 @@ pub trait EngineQueries: SqlConnection {
         message: &'a NewUserMessage,
     ) -> impl Future<Output = Result<bool, Self::Failure>> + Send;
 
-    /// Adds or replaces courses, and the words that they are found by.
+    /// Adds or replaces courses and their index words.
     fn put_courses<'a>(
         &'a self,
         tenant: TenantKey,
@@ -170,7 +176,7 @@ pub trait EngineQueries: SqlConnection {
         now_ms: u64,
     ) -> impl Future<Output = Result<(), Self::Failure>> + Send;
 
-    /// A page of the active courses, by their ids, or the best first of those that have one of the words.
+    /// A page of the active courses: sorted by id, or those that have one of the words, best first.
     fn find_courses<'a>(
         &'a self,
         tenant: TenantKey,
@@ -179,7 +185,7 @@ pub trait EngineQueries: SqlConnection {
         limit: usize,
     ) -> impl Future<Output = Result<CoursePage, Self::Failure>> + Send;
 
-    /// For each question the chunks that the index of words finds.
+    /// For each query, the chunks that the full-text index finds.
     fn chunks_with_words<'a>(
         &'a self,
         tenant: TenantKey,
@@ -248,14 +254,14 @@ impl<'a, C: SqlConnection> Query<'a, C> {
         Ok(self.first(|_| Ok(())).await?.is_some())
     }
 
-    /// Runs it; how many rows it changed.
+    /// Runs the statement. Returns the number of changed rows.
     pub async fn run(self) -> Result<u64, C::Failure> {
         let Self { connection, sql, values, many } = self;
         connection.execute(sql, &values, many.as_deref()).await
     }
 }
 
-/// A tenant whose rows may be seen as a whole.
+/// A tenant of which all rows may be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TenantKey(i64);
 
@@ -268,7 +274,7 @@ impl TenantKey {
         Self(admin.tenant_id())
     }
 
-    /// The caller's tenant, for what all of its users share.
+    /// The caller's tenant, for data that all of its users share.
     pub fn of_caller(scope: &Scope) -> Self {
         Self(scope.tenant_id())
     }
@@ -281,23 +287,23 @@ impl TenantKey {
         }
     }
 
-    /// The tenant that an administrator or the operator deals with.
+    /// The tenant that an administrator or the operator manages.
     pub fn within(within: Within<'_>) -> Self {
         Self(within.tenant_id())
     }
 
-    /// The owner of a row that the installation itself looks at.
+    /// The owner of a row, for work of the installation itself.
     pub fn of_row(_: Operator, tenant_id: i64) -> Self {
         Self(tenant_id)
     }
 
-    /// Its number.
+    /// The tenant's number.
     pub fn number(self) -> i64 {
         self.0
     }
 }
 
-/// A tenant that is to be changed.
+/// A tenant whose data is to be changed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ChangedTenant {
     pub(crate) key: TenantKey,
@@ -314,7 +320,7 @@ impl ChangedTenant {
         Self { key: TenantKey::within(within), named }
     }
 
-    /// Whether there is such a tenant.
+    /// Whether the tenant exists.
     pub(crate) async fn exists<C: SqlConnection>(self, connection: &C) -> Result<bool, C::Failure> {
         match self.named {
             None => Ok(true),

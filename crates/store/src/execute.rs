@@ -158,7 +158,8 @@ impl<E: SqlEngine> ExecuteStore for SqlStore<E> {
     fn delete_session<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, Option<Vec<String>>> {
         self.engine.transaction(Repeat::Never, (scope.clone(), id.to_owned()), |connection, (scope, id)| {
             Box::pin(async move {
-                // The session first: a transaction that takes a step locks it, and its step exists once the lock is ours.
+                // The session first: a transaction that takes a step locks it, so once this one has the lock, that step
+                // is committed.
                 if connection.user(scope, FORGET_SESSION, values![id]).run().await? == 0 {
                     return Ok(None);
                 }
@@ -230,7 +231,7 @@ impl<E: SqlEngine> ExecuteStore for SqlStore<E> {
         });
         Box::pin(async move {
             let taken = taken.await;
-            // A call that the engine refused before it began has taken nothing.
+            // A call that the engine refused before running it has taken nothing.
             if taken.is_ok() || !begun.load(Ordering::Relaxed) {
                 guard.disarm();
             }
@@ -316,7 +317,7 @@ async fn take<C: SqlConnection>(connection: &C, scope: &Scope, new: &NewStep) ->
     let session_id = &new.session_id;
     let held = connection.user(scope, connection.sql().hold_session, values![session_id]);
     let Some(turns) = held.first(|row| row.get::<u64>(1)).await? else { return Ok(TakenStep::Missing) };
-    // A session without turns has nothing else to read.
+    // The other reads would find nothing for a session without turns.
     let (turn, other, ended_well) = match turns {
         0 => (None, None, None),
         _ => session_state(connection, scope, new).await?,
@@ -335,8 +336,8 @@ async fn take<C: SqlConnection>(connection: &C, scope: &Scope, new: &NewStep) ->
     Ok(TakenStep::First { parent: new.follows.clone().or(ended_well) })
 }
 
-/// The turn of a submission, the newest of the others, and the last response that ended well. Statements that do not need one
-/// another are sent together.
+/// The turn of a submission, the newest of the other turns, and the last response that has completed. Independent
+/// statements are sent together.
 async fn session_state<C: SqlConnection>(
     connection: &C,
     scope: &Scope,
@@ -375,8 +376,8 @@ async fn write_step<C: SqlConnection>(
     }
 }
 
-/// Deletes the step of a response that does not exist; whether there was one. A request that waits for the response looks
-/// again. Inside a transaction.
+/// Deletes the step of a response that does not exist. Returns whether there was one. Notifies requests that wait for
+/// the response. Inside a transaction.
 pub(crate) async fn drop_step<C: SqlConnection>(
     connection: &C,
     scope: &Scope,

@@ -99,7 +99,7 @@ impl<E: SqlEngine> FileStore for SqlStore<E> {
     }
 }
 
-/// Inside a transaction. Whether the tenant has room for the file.
+/// Stores a file. Returns whether the tenant has space for it. Inside a transaction.
 async fn put<C: SqlConnection>(
     connection: &C,
     scope: &Scope,
@@ -107,7 +107,7 @@ async fn put<C: SqlConnection>(
     content: &Bytes,
     most_bytes: u64,
 ) -> Result<bool, C::Failure> {
-    // One upload of a tenant at a time: else two could both take the last room.
+    // One upload of a tenant at a time: otherwise two uploads could both use the remaining space.
     let tenant = TenantKey::of_caller(scope);
     connection.lock(format!("files {}", tenant.number())).await?;
     // The id is new: a file that exists when the work is repeated was written by its first run.

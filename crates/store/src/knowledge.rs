@@ -1,7 +1,7 @@
-//! Knowledge: documents in chunks, and how they are found.
+//! Knowledge: documents in chunks, and the search for them.
 //!
-//! An engine stores rows and an index of words. Which words are in the index, what it is asked, and which chunks are best is
-//! decided here, so all engines find the same.
+//! An engine stores rows and a full-text index. The words in the index, the queries and the ranking are decided here,
+//! so all engines return the same chunks.
 
 mod columns;
 mod documents;
@@ -11,7 +11,7 @@ mod question;
 mod search;
 
 use amalgam_core::{
-    Scope, StoreError,
+    Operator, Scope, StoreError, TurnSummary,
     store::{
         Collection, DocumentListing, DocumentRecord, FoundChunk, ImportCounts, KnowledgeQuery, KnowledgeStore,
         NewDocument, Stored, Within,
@@ -28,7 +28,8 @@ use crate::{
     SqlStore,
     engine::{ChangedTenant, Repeat, SqlConnection, SqlEngine, TenantKey},
     sql::shared_statements,
-    values::{SqlRow, values},
+    turn_list::{ADD_USAGE, usage_rows},
+    values::{SqlRow, SqlValue, values},
 };
 
 shared_statements! {
@@ -59,10 +60,25 @@ shared_statements! {
     TenantSql FORGET_EMBEDDINGS = "DELETE FROM knowledge_embeddings WHERE tenant_id = $1 AND collection = $2";
 }
 
-/// So many documents of a collection that is deleted go at once.
+/// The number of documents that one transaction deletes when a collection is deleted.
 const DOCUMENTS_AT_ONCE: usize = 200;
 
 impl<E: SqlEngine> KnowledgeStore for SqlStore<E> {
+    fn count_calls(&self, operator: Operator, summary: TurnSummary) -> Stored<'_, ()> {
+        let arguments = (TenantKey::of_row(operator, summary.tenant_id), summary);
+        self.engine.transaction(Repeat::Never, arguments, |connection, (tenant, summary)| {
+            Box::pin(async move {
+                for mut row in usage_rows(summary) {
+                    // No turn has ended.
+                    (row.sums.turns, row.sums.failed_turns) = (0, 0);
+                    let values: Vec<SqlValue<'_>> = row.values().into_iter().skip(1).collect();
+                    connection.tenant(*tenant, ADD_USAGE, values).run().await?;
+                }
+                Ok(())
+            })
+        })
+    }
+
     fn collections<'a>(&'a self, scope: &'a Scope) -> Stored<'a, Vec<Collection>> {
         let (cache, tenant) = (&self.tenant_cache, TenantKey::of_caller(scope));
         Box::pin(cache.get(&cache.collections, tenant.number(), move || self.collections_of(tenant)))
@@ -93,7 +109,7 @@ impl<E: SqlEngine> KnowledgeStore for SqlStore<E> {
                     None => connection.tenant(*tenant, DOCUMENTS, values![number, after_source, after_path, *limit]),
                     Some(source) if source < after_source => return Ok(Vec::new()),
                     Some(source) => {
-                        // Behind an earlier source are all documents of this one.
+                        // With `after` in an earlier source, the page starts at the first document of this one.
                         let path = if source == after_source { after_path.as_str() } else { "" };
                         connection.tenant(*tenant, DOCUMENTS_OF_SOURCE, values![number, source, path, *limit])
                     }
@@ -117,7 +133,7 @@ impl<E: SqlEngine> KnowledgeStore for SqlStore<E> {
         }
         let (collection, model) = (collection.to_owned(), embedding_model.map(str::to_owned));
         let arguments = (ChangedTenant::of(within), collection, source.to_owned(), model, documents, now_ms);
-        // Never again: a second time nothing would be new any more.
+        // Not repeatable: a second run would count nothing as new.
         let put = self.engine.transaction(
             Repeat::Never,
             arguments,

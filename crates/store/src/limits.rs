@@ -1,8 +1,9 @@
 //! Limits: their rows, reservations and settlements, and imported prices.
 //!
-//! A reservation locks the rows of all limits that apply, in the order of their subjects, asks the rules of `core` and writes
-//! back. A settlement deletes the rows of its hold first: only the transaction that deletes them books what was used. It then
-//! locks the limits in the same order. No transaction waits for a lock that precedes one that it has.
+//! A reservation locks the rows of all limits that apply, in the order of their subjects, applies the rules of `core`
+//! and writes the counters. A settlement deletes the rows of its hold first: only the transaction that deletes them
+//! books the used amounts. It then locks the limits in the same order. All transactions take locks in one order, so
+//! they cannot deadlock.
 
 mod holds;
 mod prices;
@@ -24,7 +25,7 @@ use crate::{
 pub use holds::settle;
 use rows::{limit, rule_values};
 
-/// Is notified of every change of a limit or an imported price.
+/// The topic for changes of limits and imported prices.
 const TOPIC: &str = "limits";
 
 shared_statements! {
@@ -33,13 +34,13 @@ shared_statements! {
             budget_amount, budget_unit, budget_period, models, tools, minute, requests, tokens, tokens_reserved, in_flight,
             period, epoch, spent, spent_reserved, alerted
         FROM limits WHERE kind = $1 AND tenant_id = $2 AND id = $3";
-    /// Behind a subject.
+    /// Limits after a subject.
     OperatorSql LIMITS = "
         SELECT kind, tenant_id, id, generation, updated_at, requests_per_minute, tokens_per_minute, max_in_flight,
             budget_amount, budget_unit, budget_period, models, tools, minute, requests, tokens, tokens_reserved, in_flight,
             period, epoch, spent, spent_reserved, alerted
         FROM limits WHERE (kind, tenant_id, id) > ($1, $2, $3) ORDER BY kind, tenant_id, id LIMIT $4";
-    /// The same of one tenant.
+    /// Like `LIMITS`, for one tenant.
     OperatorSql LIMITS_OF_TENANT = "
         SELECT kind, tenant_id, id, generation, updated_at, requests_per_minute, tokens_per_minute, max_in_flight,
             budget_amount, budget_unit, budget_period, models, tools, minute, requests, tokens, tokens_reserved, in_flight,
@@ -67,7 +68,7 @@ pub(crate) fn all() -> Vec<Declared> {
     [ALL, holds::ALL, prices::ALL].concat()
 }
 
-/// Tells all processes that limits or prices have changed. Comes last before the audit, since it locks a row.
+/// Notifies all processes that limits or prices have changed. Comes last before the audit, since it locks a row.
 async fn announce_change<C: SqlConnection>(connection: &C) -> Result<(), C::Failure> {
     connection.operator(Operator::of_this_process(), RAISE_LIMITS_VERSION, []).run().await?;
     connection.notify(TOPIC.to_owned()).await
@@ -130,7 +131,7 @@ impl<E: SqlEngine> LimitStore for SqlStore<E> {
                 let added = connection.operator(*operator, ADD_LIMIT, rule_values(new)).run().await?;
                 let mut record = new.clone();
                 if added == 0 {
-                    // Locked from here on. A row that was deleted in between comes with another attempt.
+                    // Locked from here on. If the row was deleted in between, the next attempt creates it.
                     let Some(mut known) = holds::locked(connection, &new.subject).await? else {
                         return Err(connection.contended("a limit is changed and deleted at the same time"));
                     };
@@ -179,7 +180,7 @@ impl<E: SqlEngine> LimitStore for SqlStore<E> {
         Box::pin(async move {
             let mut settled = 0;
             loop {
-                // Most of the time there are none, and a look costs less than a transaction that writes.
+                // Usually there are none, and a read costs less than a transaction that writes.
                 let dead = self.engine.read(operator, |connection, operator| {
                     Box::pin(connection.operator(*operator, holds::DEAD_HOLDS, []).all(|row| row.get::<String>(0)))
                 });

@@ -1,7 +1,7 @@
 //! Migrations: the schema as a list of numbered scripts inside the binary, the same way for every engine.
 //!
-//! This file knows the order, what is pending, and what must be refused. Running a script and keeping the table that
-//! says what was run are the engine's.
+//! This file decides the order, what is pending, and what must be refused. The engines run scripts and store the table
+//! of those that were run.
 
 use amalgam_core::hex;
 use serde::{Deserialize, Serialize};
@@ -18,14 +18,14 @@ pub struct Migration {
     pub sql: &'static str,
 }
 
-/// A migration that a database remembers.
+/// A migration that a database has recorded as run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Applied {
     /// Its number.
     pub version: u32,
     /// Its name.
     pub name: String,
-    /// What [`Migration::checksum`] said when it ran.
+    /// The [`Migration::checksum`] when it ran.
     pub checksum: String,
 }
 
@@ -36,18 +36,18 @@ pub struct MigrationStatus {
     pub version: u32,
     /// Its name.
     pub name: String,
-    /// Whether the database has it.
+    /// Whether it was run on the database.
     pub applied: bool,
-    /// Why the database cannot be used because of it.
+    /// The problem that makes the database unusable, if there is one.
     pub problem: Option<MigrationProblem>,
 }
 
-/// What is wrong with a migration that a database has.
+/// A problem with a migration that was run on a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MigrationProblem {
     /// Its checksum is not that of the migration in this binary.
     Changed,
-    /// This binary does not know it.
+    /// This binary does not have the migration.
     Unknown,
 }
 
@@ -65,7 +65,7 @@ pub enum MigrationError {
     /// A migration is not the one that ran.
     #[error("migration `{name}` of the database is not the one in this binary")]
     Changed {
-        /// Which one.
+        /// The migration.
         name: String,
     },
     /// An earlier migration is missing though a later one ran.
@@ -73,7 +73,7 @@ pub enum MigrationError {
     Gap {
         /// The last migration of the database.
         database: u32,
-        /// The one that is missing.
+        /// The missing migration.
         missing: u32,
     },
     /// The database has to be migrated first.
@@ -86,7 +86,7 @@ pub enum MigrationError {
     },
 }
 
-/// What to do with migrations that a database lacks.
+/// What to do with migrations that were not run on a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Migrations {
     /// They are run.
@@ -97,7 +97,7 @@ pub enum Migrations {
 }
 
 impl Migration {
-    /// The migration in the file `name`, whose version is the three digits behind its `V`.
+    /// The migration in the file `name`, whose version is the three digits after its `V`.
     #[expect(clippy::panic, reason = "runs while the binary is built: a name that is wrong does not compile")]
     pub const fn embedded(name: &'static str, sql: &'static str) -> Self {
         let [b'V', hundreds @ b'0'..=b'9', tens @ b'0'..=b'9', ones @ b'0'..=b'9', b'_', b'_', ..] = name.as_bytes()
@@ -114,7 +114,7 @@ impl Migration {
     }
 }
 
-/// The migrations that a database lacks, in order, or why it cannot be used. `applied` is in the order of versions.
+/// The migrations that were not run on a database, in order, or why it cannot be used. `applied` is sorted by version.
 pub fn pending<'a>(known: &'a [Migration], applied: &[Applied]) -> Result<&'a [Migration], MigrationError> {
     let binary = known.last().map_or(0, |last| last.version);
     let database = applied.last().map_or(0, |last| last.version);
@@ -143,7 +143,7 @@ pub fn require_all(known: &[Migration], applied: &[Applied]) -> Result<(), Migra
     }
 }
 
-/// What a database has and lacks, in order; also what this binary does not know.
+/// The state of each migration in a database, in order, including those that this binary does not have.
 pub fn status(known: &[Migration], applied: &[Applied]) -> Vec<MigrationStatus> {
     let knows = |version: u32| known.iter().any(|migration| migration.version == version);
     let ours = known.iter().map(|migration| {

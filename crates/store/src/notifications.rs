@@ -8,13 +8,24 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use amalgam_core::BoxFuture;
+use amalgam_core::{BoxFuture, LimitKind, LimitSubject, store::StoreMeter};
 use tokio::sync::{Notify, futures::OwnedNotified};
+use tracing::warn;
 
 /// Topics by name: the id of a response, or the queue of a session.
 #[derive(Debug, Default)]
 pub struct Notifications {
     waiting: Mutex<HashMap<Arc<str>, Topic>>,
+    /// Counts what a committed transaction of this process reports.
+    meter: StoreMeter,
+}
+
+/// A budget that has reached a threshold: a topic that stays in this process.
+const BUDGET_REACHED: &str = "budget reached/";
+
+/// The topic that reports the threshold which the budget of a limit has reached.
+pub(crate) fn budget_reached(subject: &LimitSubject, percent: u64) -> String {
+    format!("{BUDGET_REACHED}{}/{percent}/{}/{}", subject.kind.name(), subject.tenant_id, subject.id)
 }
 
 #[derive(Debug, Default)]
@@ -24,6 +35,21 @@ struct Topic {
 }
 
 impl Notifications {
+    /// Without topics; reports count here.
+    pub fn counting(meter: StoreMeter) -> Self {
+        Self { meter, ..Self::default() }
+    }
+
+    /// Reports a budget that has reached a threshold.
+    fn report(&self, reached: &str) {
+        let mut parts = reached.splitn(4, '/');
+        let mut part = || parts.next().unwrap_or_default();
+        let (kind, percent, tenant_id, id) = (part(), part(), part(), part());
+        let Some(of_kind) = LimitKind::named(kind) else { return };
+        self.meter.budget_reached(of_kind, percent.parse().unwrap_or_default());
+        warn!(kind, tenant = tenant_id, id, percent, "a budget has reached {percent} %");
+    }
+
     /// Resolves at the next notification of `name` after this call.
     pub fn wait(self: &Arc<Self>, name: &str) -> BoxFuture<'static, ()> {
         let waiter = Waiter::new(Arc::clone(self), name);
@@ -37,15 +63,17 @@ impl Notifications {
 
     /// Wakes the tasks that wait for one of these names.
     pub fn notify<'a>(&self, names: impl IntoIterator<Item = &'a str>) {
+        let mut reports = Vec::new();
         let mut waiting = self.lock();
         for name in names {
-            if waiting.is_empty() {
-                return;
-            }
-            if let Some(topic) = waiting.remove(name) {
+            if let Some(reached) = name.strip_prefix(BUDGET_REACHED) {
+                reports.push(reached);
+            } else if let Some(topic) = waiting.remove(name) {
                 topic.notify.notify_waiters();
             }
         }
+        drop(waiting);
+        reports.into_iter().for_each(|reached| self.report(reached));
     }
 
     /// Wakes every waiting task: a notification may have been missed.
@@ -84,7 +112,7 @@ impl Waiter {
 impl Drop for Waiter {
     fn drop(&mut self) {
         let mut waiting = self.notifications.lock();
-        // A topic that was notified is gone; one of the same name belongs to other waiters.
+        // A notified topic is removed from the map; a topic that has the same name now belongs to other waiters.
         let Some(topic) = waiting.get_mut(&self.name).filter(|topic| Arc::ptr_eq(&topic.notify, &self.notify)) else {
             return;
         };

@@ -1,6 +1,6 @@
-//! Queue entries of sessions, and steps of turns, that this process may hold without a request that uses them: the request
-//! was cancelled while it took them, or releasing them failed. Requests behind them would wait for as long as this process
-//! lives, so their release is tried again.
+//! Queue entries of sessions, and steps of turns, that this process may hold without a request that uses them: the
+//! request was cancelled while it took them, or releasing them failed. Other requests would wait for them until this
+//! process ends, so their release is retried.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -12,14 +12,14 @@ use amalgam_core::{
     store::{MetadataRecord, Ticket},
 };
 
-/// An entry that was not found within this time was never made: no statement takes so long to arrive.
+/// An entry that does not appear within this time was never made: no statement takes so long.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// What one store has to release.
+/// The pending releases of one store.
 #[derive(Debug, Default)]
 pub(crate) struct PendingReleases(Mutex<Vec<PendingRelease>>);
 
-/// Something to be released.
+/// A reservation that has to be released.
 #[derive(Debug, Clone)]
 pub(crate) struct PendingRelease {
     pub(crate) scope: Scope,
@@ -27,14 +27,14 @@ pub(crate) struct PendingRelease {
     since: Instant,
 }
 
-/// What was taken, as far as this process knows.
+/// An entry or a step that this process has taken, or may have taken.
 #[derive(Debug, Clone)]
 pub(crate) enum Reservation {
     /// A queue entry, by the mark that was drawn for it.
     Marked(i64),
     /// A queue entry, and the error to add to the user's message if there is one.
     Entry(Ticket, Option<MetadataRecord>),
-    /// A step of a session, by the response that was to answer it.
+    /// A step of a session, by the response that should have answered it.
     Step { session_id: String, response_id: String },
 }
 
@@ -72,17 +72,17 @@ pub(crate) struct ReleaseGuard<'a> {
 }
 
 impl ReleaseGuard<'_> {
-    /// What is to be released.
+    /// The pending release.
     pub(crate) fn pending(&self) -> PendingRelease {
         self.pending.clone().expect("it is there until the guard is disarmed")
     }
 
-    /// The reservation is used or released.
+    /// Call this when the reservation is used or released.
     pub(crate) fn disarm(mut self) {
         self.pending = None;
     }
 
-    /// The reservation was searched for and removed if found. One that may still arrive is searched for again.
+    /// The reservation was searched for, and removed if `found`. One that may still appear is searched for again.
     pub(crate) fn searched(self, found: bool) {
         let may_come = self
             .pending
@@ -119,7 +119,8 @@ mod tests {
         drop(releases.guard(&scope, Reservation::Entry(Ticket { session_id: 1, number: 7 }, None)));
         assert_eq!(releases.count(), 2);
 
-        // The entry with the mark may still arrive; the other one is gone or not.
+        // The entry with the mark may still appear, so its search is repeated; the other entry is removed or was
+        // already.
         releases.next().unwrap().searched(false);
         releases.next().unwrap().searched(false);
         assert_eq!(releases.count(), 1);

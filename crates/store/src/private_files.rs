@@ -1,7 +1,7 @@
 //! Files and folders that only their owner may read.
 //!
-//! Unix sets the permissions when a file is made. Other systems have no such bits: there a new file gets the access list of its
-//! folder, and the operator has to choose a folder that other users cannot read.
+//! Unix sets the permissions when a file is created. Other systems have no such permissions: there a new file gets the
+//! access list of its folder, and the operator has to choose a folder that other users cannot read.
 
 use std::{
     fs::{DirBuilder, Metadata, OpenOptions},
@@ -10,7 +10,7 @@ use std::{
     time::SystemTime,
 };
 
-/// Makes a folder and its parents, if they do not exist.
+/// Creates a folder and its parents, if they do not exist.
 pub fn create_folder(path: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
@@ -28,7 +28,8 @@ pub fn options() -> OpenOptions {
     options
 }
 
-/// The permissions of a file that other users may read; none if only its owner may, or if the system does not say.
+/// The permissions of a file that other users may read; `None` if only its owner may, or the system has no such
+/// permissions.
 #[cfg(unix)]
 pub(crate) fn exposed_mode(file: &Metadata) -> Option<u32> {
     let mode = std::os::unix::fs::PermissionsExt::mode(&file.permissions()) & 0o777;
@@ -40,7 +41,7 @@ pub(crate) fn exposed_mode(_: &Metadata) -> Option<u32> {
     None
 }
 
-/// What changes when a file is written or replaced.
+/// The properties that change when a file is written or replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileState {
     /// Differs for a file that replaces another one; zero where the system has no such number.

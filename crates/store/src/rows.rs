@@ -20,7 +20,7 @@ pub const NO_ITEMS: &str = "[]";
 /// An id that every other one sorts before.
 pub(crate) const BEHIND_ALL: &str = "\u{10ffff}";
 
-/// JSON that we have written ourselves: it was checked on its way in, and is not checked again.
+/// JSON that this program has written: it was checked before it was stored, and is not checked again.
 pub fn json(text: &str) -> Json {
     let mut writer = Writer::with_capacity(text.len());
     writer.valid(text.as_bytes());
@@ -51,19 +51,19 @@ pub fn response_state(
     }
 }
 
-/// Usage as it is kept.
+/// Usage as it is stored.
 pub fn usage_json(usage: &Usage) -> Json {
     let mut writer = Writer::with_capacity(192);
     usage.write(&mut writer);
     Json::from_writer(writer)
 }
 
-/// What the model's server sent last.
+/// The upstream's last answer, from its column.
 pub fn raw_answer(text: &str) -> RawAnswer {
     RawAnswer::read(json(text).raw())
 }
 
-/// What an upstream that keeps state knows up to a response. What cannot be read counts as nothing.
+/// What an upstream that stores state has stored up to a response. `None` if the text cannot be parsed.
 pub fn upstream(text: &str) -> Option<UpstreamMemory> {
     UpstreamMemory::read(json(text).raw())
 }
@@ -83,7 +83,8 @@ pub(crate) fn rights_text(rights: Rights) -> String {
     rights.names().collect::<Vec<_>>().join(" ")
 }
 
-/// Rights from their names. One that this version does not know is an error: a key must not quietly change.
+/// Rights from their names. A name that this version does not have is an error, so that a key never loses rights
+/// silently.
 pub(crate) fn rights(text: &str) -> Result<Rights, StoreError> {
     text.split_whitespace().try_fold(Rights::NONE, |all, name| {
         Rights::named(name).map(|right| all.and(right)).ok_or_else(|| unknown("right of a key", name))
@@ -107,7 +108,7 @@ pub(crate) fn strings(text: &str) -> Vec<String> {
     json(text).raw().elements().filter_map(|string| Some(string.as_str()?.decode().into_owned())).collect()
 }
 
-/// A text as every engine can store it: PostgreSQL has no text with the character of number 0.
+/// A text that every engine can store: PostgreSQL cannot store U+0000 in text.
 pub fn storable(text: &str) -> Cow<'_, str> {
     match text.contains('\0') {
         true => Cow::Owned(text.replace('\0', "\u{fffd}")),
@@ -127,7 +128,7 @@ pub fn process_id(column: &[u8]) -> Result<ProcessId, StoreError> {
     Ok(ProcessId(u128::from_be_bytes(bytes)))
 }
 
-/// The owner of a row, with the least rights, for work without a caller. A tenant whose state is not given has the usual one.
+/// The owner of a row, with the fewest rights, for work without a caller. A tenant without a state has the default one.
 #[expect(clippy::disallowed_methods, reason = "the owner of a row was authenticated when it was written")]
 pub fn owner(tenant_id: i64, user: &str, state: Option<&str>) -> Result<Scope, StoreError> {
     let state = state.map(tenant_state).transpose()?.unwrap_or_default();
@@ -155,7 +156,7 @@ pub fn transcript(row: &dyn SqlRow) -> Result<Transcript, StoreError> {
     })
 }
 
-/// The earlier call that a request continues: response, number and how many bytes it shares, from this column on.
+/// The earlier call that a request continues, from three columns: response, number and shared bytes.
 pub fn base(row: &dyn SqlRow, column: usize) -> Result<Option<Base>, StoreError> {
     let Some(response_id) = row.optional(column)? else { return Ok(None) };
     Ok(Some(Base { response_id, number: row.get(column + 1)?, shared: row.get(column + 2)? }))
@@ -163,8 +164,8 @@ pub fn base(row: &dyn SqlRow, column: usize) -> Result<Option<Base>, StoreError>
 
 /// The element of a JSON array that has this id.
 pub fn item_in(array: &str, id: &str) -> Option<Json> {
-    // Most arrays that are looked at do not have it, and finding text is far cheaper than walking objects. Ids that need
-    // escapes are not ours.
+    // Most of the arrays do not contain the id, and a text search is far cheaper than parsing objects. Ids of this
+    // program need no escapes.
     if !array.contains(id) {
         return None;
     }
@@ -173,7 +174,7 @@ pub fn item_in(array: &str, id: &str) -> Option<Json> {
     array.raw().elements().find(has_id).map(|item| Json::within(array.bytes(), item))
 }
 
-/// The elements of a JSON array that have an id, with it.
+/// The elements of a JSON array that have an id, with their ids.
 pub fn items_with_ids(array: &Json) -> impl Iterator<Item = NewItem> {
     array.raw().elements().filter_map(|item| {
         let id = item.get_str("id").filter(|id| !id.is_empty())?.into_owned();
@@ -181,26 +182,26 @@ pub fn items_with_ids(array: &Json) -> impl Iterator<Item = NewItem> {
     })
 }
 
-/// Puts a call's request together from what was stored of it: the newest part first, each behind the beginning that it shares
-/// with the one before.
+/// Assembles a call's request from its stored parts: the newest part first, each after the prefix that it shares with
+/// the call before.
 pub struct RequestParts {
     parts: Vec<(Bytes, Option<Base>)>,
-    /// The last one does not exist.
+    /// Whether the last base does not exist.
     missing: bool,
 }
 
 impl RequestParts {
-    /// Begins with a call as it was read; its base is taken.
+    /// Starts with a stored call, and removes its base.
     pub fn of(call: &mut Transcript) -> Self {
         Self { parts: vec![(call.request.clone(), call.base.take())], missing: false }
     }
 
-    /// The call that is needed next.
+    /// The call whose part is needed next.
     pub fn next(&self) -> Option<Base> {
         self.parts.last().and_then(|(_, base)| base.clone()).filter(|_| !self.missing)
     }
 
-    /// What was stored of that call, if it exists.
+    /// Adds the stored part of that call; `None` if the call does not exist.
     pub fn push(&mut self, part: Option<(Bytes, Option<Base>)>) {
         match part {
             Some(part) => self.parts.push(part),
@@ -208,8 +209,8 @@ impl RequestParts {
         }
     }
 
-    /// The whole body. Where a call is missing that others build on, what follows the bytes that only it had; the base says
-    /// which it is, and how many they are.
+    /// Returns the whole body. If a call that others refer to is missing, returns only what follows the missing bytes;
+    /// the base then names the missing call and the number of bytes.
     pub fn whole(mut self) -> (Bytes, Option<Base>) {
         let Some((first, mut missing)) = self.parts.pop() else { return (Bytes::new(), None) };
         if self.parts.is_empty() {
@@ -229,7 +230,7 @@ impl RequestParts {
     }
 }
 
-/// The error for a name in a column that this version does not know.
+/// The error for a name in a column that this version does not have.
 pub(crate) fn unknown(what: &str, name: &str) -> StoreError {
     StoreError::Broken(format!("`{name}` is no {what}"))
 }

@@ -1,9 +1,9 @@
 //! Encrypts and authenticates small pieces of data with XChaCha20-Poly1305.
 //!
-//! A sealed text reads `ams2.`, the name of its master key, a dot, and then, in URL-safe base64, nonce, ciphertext and
-//! tag. The digit stands for the format and for how its key comes from the master key; another one of either takes
-//! another digit. Texts of the first format, `ams1.`, name no key and still open. The context (the tenant, and what the
-//! data is) is associated data: it is not in the text, and without the same one nothing opens.
+//! A sealed text consists of `ams2.`, the id of its master key, a dot, and then, in URL-safe base64, nonce, ciphertext
+//! and tag. The digit is the version of the format and of the key derivation; a change of either gets another digit.
+//! Texts of the first format, `ams1.`, name no key and can still be opened. The context (the tenant, and what the data
+//! is) is associated data: it is not in the text, and the text opens only with the same context.
 
 mod key_ring;
 mod master_key;
@@ -29,14 +29,14 @@ pub use self::master_key::{KeyError, KeyId, MasterKey};
 
 const PREFIX: &str = "ams2.";
 const PURPOSE: &str = "amalgam seal 2";
-/// The format that knew only one master key.
+/// The prefix of the first format, for which there was only one master key.
 const FIRST_PREFIX: &str = "ams1.";
 const FIRST_PURPOSE: &str = "amalgam seal 1";
 const NONCE_BYTES: usize = 24;
 
-/// How often the file of the keys is looked at; a rotation is in force after this long.
+/// The interval at which the key file is checked; a rotation takes effect after this time.
 const LOOK: Duration = Duration::from_secs(4);
-/// How often a text sealed with an unknown key may cause an earlier look at the key file.
+/// The minimum interval of the earlier checks that texts sealed with an unknown key cause.
 const LOOK_FOR_UNKNOWN: Duration = Duration::from_secs(1);
 
 /// Seals with the newest master key and opens with any of them.
@@ -46,13 +46,14 @@ pub struct Sealer {
 }
 
 impl Sealer {
-    /// A sealer with these keys; two that share a key open each other's texts.
+    /// A sealer with these keys. Two sealers with a common key can open each other's texts.
     pub fn new(ring: &KeyRing) -> Self {
         Self { ciphers: RwLock::new(Arc::new(Ciphers::new(ring))), file: None }
     }
 
-    /// A sealer with the keys in a file, which is made if there is none. It follows the file: a key that is added while
-    /// the process runs is used within seconds. A file that cannot be read any more changes nothing.
+    /// A sealer with the keys in a file, which is created if it does not exist. The sealer follows the file: a key that
+    /// is added while the process runs is used within seconds. If the file cannot be read any more, the sealer
+    /// continues with its keys.
     pub fn following(path: &Path) -> Result<Self, KeyError> {
         let state = FileState::of(path);
         let ring = KeyRing::load_or_create(path)?;
@@ -67,10 +68,10 @@ impl Sealer {
         Arc::clone(&self.ciphers.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Reads the file again when it has changed, and when the last look is longer ago than `patience`.
+    /// Reads the key file again if it has changed and the last check is longer ago than `patience`.
     fn look_again(&self, patience: Duration) {
         let Some(file) = &self.file else { return };
-        // Another thread is looking: the keys known until then are good enough.
+        // Another thread checks the file: this one continues with the current keys.
         let Ok(mut seen) = file.seen.try_lock() else { return };
         if seen.at.elapsed() < patience {
             return;
@@ -100,7 +101,7 @@ impl Seal for Sealer {
     fn seal(&self, context: &str, plain: &[u8]) -> String {
         let ciphers = self.ciphers();
         let newest = ciphers.keys.first().expect("a ring has a key");
-        // 192 random bits: chance never repeats one, so there is no counter to keep.
+        // 192 random bits never repeat in practice, so no counter is stored.
         let nonce: [u8; NONCE_BYTES] = rand::random();
         let sealed = newest
             .cipher
@@ -134,7 +135,7 @@ impl fmt::Debug for Sealer {
     }
 }
 
-/// What a ring of keys comes to, the newest first.
+/// The ciphers of a key ring, newest first.
 struct Ciphers {
     keys: Vec<Cipher>,
 }
@@ -142,7 +143,7 @@ struct Ciphers {
 struct Cipher {
     id: KeyId,
     cipher: XChaCha20Poly1305,
-    /// For texts of the first format.
+    /// The cipher for texts of the first format.
     first_cipher: XChaCha20Poly1305,
 }
 
@@ -158,7 +159,7 @@ impl Ciphers {
     }
 }
 
-/// A file of keys, and what it was like when it was last looked at.
+/// The key file, and its state at the last check.
 struct KeyFile {
     path: PathBuf,
     seen: Mutex<KeyFileCheck>,

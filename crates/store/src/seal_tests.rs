@@ -48,7 +48,7 @@ fn a_key_that_is_added_to_the_file_is_used_without_a_restart() {
     assert!(sealer.seal("a", b"").contains(&newest));
     assert_eq!(sealer.open("a", &before).as_deref(), Some(&b"before"[..]));
 
-    // A file that is gone or broken takes nothing away.
+    // If the file is deleted or broken, the sealer keeps its keys.
     fs::remove_file(&path).unwrap();
     long_ago();
     assert_eq!(sealer.open("a", &elsewhere).as_deref(), Some(&b"elsewhere"[..]));
@@ -86,8 +86,8 @@ fn a_text_opens_after_a_restart_with_the_same_master_key() {
     assert_eq!(sealer(1).open("a", &sealer(1).seal("a", b"kept")).as_deref(), Some(&b"kept"[..]));
 }
 
-/// Clients keep such texts, so a change of format or of key derivation must not go unnoticed. This one was made by
-/// an implementation of its own, from the published descriptions of the cipher.
+/// Clients hold such texts, so a test must notice a change of the format or of key derivation. This text was made by an
+/// independent implementation of the published ciphers.
 #[test]
 fn a_text_sealed_by_the_first_version_still_opens() {
     let text = "ams1.ZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXp7Zib7ufEU9zrH-PSPvPTsBx4Cm_6PtWvtjcQ0IRE";

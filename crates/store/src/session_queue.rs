@@ -1,7 +1,7 @@
 //! The queue of a session: how requests join it, append to the session when they are first, and leave it.
 //!
-//! The entry with the smallest number is next. Engines make sure that numbers become visible in their order. Whenever an entry
-//! goes, the requests behind it are notified.
+//! The entry with the smallest number is next. Engines make sure that numbers become visible in their order. When an
+//! entry is removed, the waiting requests of the session are notified.
 
 use amalgam_core::{
     Scope, StoreError,
@@ -38,6 +38,11 @@ shared_statements! {
     pub UserSql RELEASE_ENTRY = "
         DELETE FROM session_queue WHERE tenant_id = $1 AND user_id = $2 AND response_id = $3
         RETURNING session_id, number";
+    /// Closes the active session with a profile, unless the entry with this mark has joined a session already: then its join is
+    /// repeated, and the active session may be its own.
+    pub UserSql CLOSE_SESSION = "
+        UPDATE sessions SET active = $5 WHERE tenant_id = $1 AND user_id = $2 AND profile = $3 AND active = $6
+            AND NOT EXISTS (SELECT 1 FROM session_queue WHERE tenant_id = $1 AND user_id = $2 AND mark = $4)";
     /// Adds to a message a record with a kind and a value.
     pub UserSql ADD_METADATA = "INSERT INTO message_metadata (tenant_id, user_id, message_id, kind, value) VALUES ($1, $2, $3, $4, $5)";
 }
@@ -72,7 +77,7 @@ pub struct JoinedEntry {
     pub is_new_session: bool,
 }
 
-/// Joins the queue of a session with the user's message; the history, if the message was appended at once.
+/// Joins the queue of a session with the user's message. Returns the history if the message was appended at once.
 pub(crate) async fn join<C: EngineQueries>(
     connection: &C,
     scope: &Scope,
@@ -94,10 +99,10 @@ fn ticket(row: &dyn SqlRow) -> Result<Ticket, StoreError> {
     Ok(Ticket { session_id: row.get(0)?, number: row.get(1)? })
 }
 
-/// Where an entry is in the queue of its session.
+/// The position of an entry in the queue of its session.
 #[derive(Debug)]
 pub(crate) enum QueuePosition {
-    /// It is not there any more.
+    /// The entry was removed.
     Gone,
     First,
     /// Another entry is first.
@@ -109,7 +114,7 @@ pub(crate) enum QueuePosition {
     },
 }
 
-/// Where an entry is in its queue now.
+/// Returns the current position of an entry in its queue.
 pub(crate) async fn position<C: SqlConnection>(
     connection: &C,
     scope: &Scope,
@@ -130,7 +135,7 @@ pub(crate) async fn position<C: SqlConnection>(
     Ok(position.await?.unwrap_or(QueuePosition::Gone))
 }
 
-/// Appends the user's message, if the entry is first; the history before it.
+/// Appends the user's message, if the entry is first. Returns the history before it.
 pub(crate) async fn append<C: EngineQueries>(
     connection: &C,
     scope: &Scope,
@@ -166,7 +171,8 @@ fn session_history(ticket: Ticket, newest_first: Vec<HistoryMessage>) -> Session
     SessionHistory { user_message_id, assistant_message_id, history, answered_by }
 }
 
-/// Removes an entry; the message that was appended with it gets `error`. Whether there was one. Inside a transaction.
+/// Removes an entry; the message that was appended with it gets `error`. Returns whether there was one. Inside a
+/// transaction.
 pub(crate) async fn leave<C: SqlConnection>(
     connection: &C,
     scope: &Scope,
@@ -182,7 +188,7 @@ pub(crate) async fn leave<C: SqlConnection>(
     Ok(true)
 }
 
-/// Removes the entry that was perhaps made under a mark; whether there was one. Inside a transaction.
+/// Removes the entry that may have been made under a mark. Returns whether there was one. Inside a transaction.
 pub(crate) async fn leave_marked<C: SqlConnection>(
     connection: &C,
     scope: &Scope,
@@ -233,7 +239,7 @@ pub fn failure_record(error: &str) -> MetadataRecord {
     error_record(error.code.as_deref().unwrap_or(Status::Failed.name()), &error.message)
 }
 
-/// The record for a message whose turn has ended without adding to its session; nothing if it ended well.
+/// The record for a message whose turn has ended without adding to its session; `None` if the turn has completed.
 pub fn ended_record(status: Status) -> Option<MetadataRecord> {
     let ended_well = matches!(status, Status::Completed | Status::Incomplete);
     (!ended_well).then(|| error_record(status.name(), "The turn did not come to its end."))

@@ -31,6 +31,15 @@ shared_statements! {
     UserSql MESSAGE = "
         SELECT id, session_id, role, content, response_id, created_at FROM messages
         WHERE tenant_id = $1 AND user_id = $2 AND id = $3";
+    /// One statement, so that processes count exactly. The clock of another process may be in the next day already: its day
+    /// stays.
+    UserSql COUNT_CLIENT_MESSAGE = "
+        INSERT INTO client_messages AS known (tenant_id, user_id, day, messages) VALUES ($1, $2, $3, 1)
+        ON CONFLICT (tenant_id, user_id) DO UPDATE SET
+            messages = CASE WHEN known.day < excluded.day THEN 1 ELSE known.messages + 1 END,
+            day = CASE WHEN known.day < excluded.day THEN excluded.day ELSE known.day END
+        WHERE known.day < excluded.day OR known.messages < $4
+        RETURNING messages";
     TenantSql SESSIONS_OF_TENANT = "
         SELECT id, user_id, profile, active, messages, created_at, updated_at FROM sessions
         WHERE tenant_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3";
@@ -55,7 +64,7 @@ impl<E: SqlEngine> SessionStore for SqlStore<E> {
         message: Option<NewUserMessage>,
     ) -> Stored<'a, QueueEntry> {
         Box::pin(async move {
-            // While entries cannot be released no more are made: otherwise they would accumulate.
+            // As long as entries cannot be released no more are made: otherwise they would accumulate.
             self.retry_releases().await?;
             let mark = rand::random::<i64>();
             let guard = self.pending_releases.guard(scope, Reservation::Marked(mark));
@@ -131,7 +140,9 @@ impl<E: SqlEngine> SessionStore for SqlStore<E> {
                     return Ok(None);
                 }
                 let messages = connection.user(scope, MESSAGES, values![*session_id, *before, *limit]);
-                messages.all(message).await.map(Some)
+                let mut messages = messages.all(message).await?;
+                add_metadata(connection, TenantKey::of_caller(scope), Records::ToolCalls, &mut messages).await?;
+                Ok(Some(messages))
             })
         })
     }
@@ -141,7 +152,7 @@ impl<E: SqlEngine> SessionStore for SqlStore<E> {
             Box::pin(async move {
                 let found = connection.user(scope, MESSAGE, values![*id]).first(message).await?;
                 let mut messages: Vec<MessageRecord> = found.into_iter().collect();
-                add_metadata(connection, TenantKey::of_caller(scope), &mut messages).await?;
+                add_metadata(connection, TenantKey::of_caller(scope), Records::All, &mut messages).await?;
                 Ok(messages.pop())
             })
         })
@@ -158,7 +169,7 @@ impl<E: SqlEngine> SessionStore for SqlStore<E> {
         let arguments = (TenantKey::within(within), provider_id.to_owned());
         self.engine.read(arguments, |connection, (tenant, provider_id)| {
             Box::pin(async move {
-                // Responses of earlier versions do not have the id; the answers of assistants do.
+                // The responses of earlier versions have no such id; the answers of assistants do.
                 for statement in [connection.sql().response_of_provider, connection.sql().response_of_answer_within] {
                     let found = connection.tenant(*tenant, statement, values![provider_id]);
                     if let Some(id) = found.first(|row| row.get(0)).await? {
@@ -167,6 +178,13 @@ impl<E: SqlEngine> SessionStore for SqlStore<E> {
                 }
                 Ok(None)
             })
+        })
+    }
+
+    fn count_client_message<'a>(&'a self, scope: &'a Scope, day: u64, limit: u64) -> Stored<'a, bool> {
+        // A repeated attempt would count twice.
+        self.engine.change(Repeat::Never, (scope.clone(), day, limit), |connection, (scope, day, limit)| {
+            Box::pin(connection.user(scope, COUNT_CLIENT_MESSAGE, values![*day, *limit]).exists())
         })
     }
 
@@ -201,7 +219,7 @@ impl<E: SqlEngine> SessionStore for SqlStore<E> {
                 let Some(session) = found.first(session).await? else { return Ok(None) };
                 let messages = connection.tenant(*tenant, MESSAGES_OF_TENANT, values![*session_id, *before, *limit]);
                 let mut messages = messages.all(message).await?;
-                add_metadata(connection, *tenant, &mut messages).await?;
+                add_metadata(connection, *tenant, Records::All, &mut messages).await?;
                 Ok(Some((session, messages)))
             })
         })
@@ -214,10 +232,10 @@ impl<E: SqlEngine> SqlStore<E> {
         for _ in 0..self.pending_releases.count() {
             let Some(guard) = self.pending_releases.next() else { break };
             match self.try_release(guard.pending()).await {
-                // A reservation that is not there now was never made.
+                // A reservation that does not exist now was never made.
                 Ok(_) if E::CHANGES_IN_ORDER => guard.disarm(),
                 Ok(found) => guard.searched(found),
-                // Trying again would fail in the same way.
+                // Another attempt would fail in the same way.
                 Err(StoreError::Broken(_)) => guard.disarm(),
                 Err(error) => return Err(error),
             }
@@ -236,7 +254,7 @@ impl<E: SqlEngine> SqlStore<E> {
         })
     }
 
-    /// Releases a reservation; whether there was one.
+    /// Releases a reservation. Returns whether there was one.
     fn try_release(&self, release: PendingRelease) -> Stored<'_, bool> {
         self.engine.transaction(Repeat::Safe, release, |connection, release| {
             Box::pin(async move {
@@ -255,7 +273,7 @@ impl<E: SqlEngine> SqlStore<E> {
     }
 }
 
-/// The id that a page, the newest first, ends before.
+/// The id before which a page ends; the page is sorted newest first.
 fn before(after: Option<i64>) -> i64 {
     after.unwrap_or(i64::MAX)
 }
@@ -285,14 +303,26 @@ fn message(row: &dyn SqlRow) -> Result<MessageRecord, StoreError> {
     })
 }
 
+/// The records of messages that are read.
+#[derive(Debug, Clone, Copy)]
+enum Records {
+    All,
+    ToolCalls,
+}
+
 async fn add_metadata<C: SqlConnection>(
     connection: &C,
     tenant: TenantKey,
+    wanted: Records,
     messages: &mut [MessageRecord],
 ) -> Result<(), C::Failure> {
     let ids: Vec<i64> = messages.iter().map(|message| message.id).collect();
+    let statement = match wanted {
+        Records::All => connection.sql().message_metadata,
+        Records::ToolCalls => connection.sql().message_tool_calls,
+    };
     let records = connection
-        .tenant(tenant, connection.sql().message_metadata, values![ids])
+        .tenant(tenant, statement, values![ids])
         .all(|row| Ok((row.get(0)?, MetadataRecord { kind: row.get(1)?, value: row.get(2)? })))
         .await?;
     let mut by_message: HashMap<i64, Vec<MetadataRecord>> = HashMap::new();

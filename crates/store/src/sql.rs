@@ -75,7 +75,7 @@ impl Sql {
     }
 }
 
-/// The bytes of a statement with `?` in place of `$`. SQLite would number `$1` by its first place in the text.
+/// The bytes of a statement with `?` in place of `$`. SQLite would number `$1` by its first occurrence in the text.
 pub(crate) const fn question_marks<const N: usize>(text: &str) -> [u8; N] {
     let (bytes, mut marked, mut at) = (text.as_bytes(), [0; N], 0);
     while at < N {

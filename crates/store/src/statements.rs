@@ -2,10 +2,10 @@
 //! the code that runs them.
 
 use crate::{
-    agents, approvals, audit, bank, console, conversations, courses, execute, files, knowledge, limits, modes,
-    session_queue, sessions,
+    agents, approvals, audit, bank, catalogue, console, conversations, courses, execute, files, knowledge, limits,
+    modes, session_queue, sessions,
     sql::{Declared, OperatorSql, TenantSql, UserSql},
-    tenancy, turn_list, webhooks,
+    tenancy, threads, turn_details, turn_list, webhooks,
 };
 
 macro_rules! statement_set {
@@ -25,6 +25,7 @@ macro_rules! statement_set {
                     approvals::ALL,
                     audit::ALL,
                     bank::ALL,
+                    catalogue::ALL,
                     console::ALL,
                     conversations::ALL,
                     courses::ALL,
@@ -35,6 +36,8 @@ macro_rules! statement_set {
                     session_queue::ALL,
                     sessions::ALL,
                     tenancy::ALL,
+                    threads::ALL,
+                    turn_details::ALL,
                     turn_list::ALL,
                     webhooks::ALL,
                 ];
@@ -45,12 +48,12 @@ macro_rules! statement_set {
 }
 
 statement_set! {
-    /// The statements of an engine. The comments name their values, behind those of the scope, and their columns. An engine
-    /// whose writing transactions are alone need not lock anything.
+    /// The statements of an engine. The comments name their values, after those of the scope, and their columns. An
+    /// engine whose writing transactions run one at a time need not lock anything.
     SqlStatements {
-        /// Turns as `turn_list::TURNS` finds them, whose input or output is like the last value.
+        /// Like `turn_list::TURNS`, but only turns whose input or output matches the last value.
         turns_with_text: TenantSql,
-        /// The same, locked against changes.
+        /// The profile with a slug, locked against changes.
         hold_profile: TenantSql,
         /// The active profiles by slug.
         active_profiles: TenantSql,
@@ -64,14 +67,31 @@ statement_set! {
         offered_tools: TenantSql,
         /// Adds a conversation with an id, a time and metadata, unless there is one with this id.
         add_conversation: UserSql,
-        /// The first of so many new positions in a conversation, which is locked; nothing if there is none.
+        /// Reserves positions in a conversation, which it locks, and returns the first one; no row if there is no
+        /// conversation.
         take_item_positions: UserSql,
-        /// Which of several ids items of a conversation have.
+        /// Those of several ids that items of a conversation already have.
         taken_item_ids: UserSql,
         /// Adds to a conversation, for each of several items, its position, id and text.
         add_conversation_item: UserSql,
+        /// The settings of a response, by the stem of its id and its id.
+        response_settings: UserSql,
+        /// Replaces the settings of a response that has ended, by the stem of its id and its id.
+        replace_response_settings: UserSql,
         /// The courses with one of several ids.
         known_courses: TenantSql,
+        /// The bytes of the database.
+        size: OperatorSql,
+        /// Deletes the courses with one of several ids.
+        delete_courses: TenantSql,
+        /// Deletes what learners have of courses with one of several ids.
+        forget_learners_of_courses: TenantSql,
+        /// What a learner has of the courses with one of several ids, with the columns of `catalogue::learner_course`.
+        courses_of_learner: UserSql,
+        /// At a time, from a JSON array of objects: user, course_id, status, progress, is_eligible, in_playlist.
+        put_learner_courses: TenantSql,
+        /// From a JSON array of objects: user, course_id.
+        delete_learner_courses: TenantSql,
         /// The mode and the number of turns of a session, which is locked against other changes.
         hold_session: UserSql,
         /// Like `files_upwards`, of the purpose that is the last value.
@@ -83,8 +103,8 @@ statement_set! {
         /// Path, number, digest, language, attributes and chunks of the documents of a collection and a source that have one of
         /// several paths.
         known_documents: TenantSql,
-        /// Adds to a collection and a source at a time, for each of several documents: path, language, attributes, digest,
-        /// chunks; their paths and numbers.
+        /// Adds documents to a collection and a source at a time, for each: path, language, attributes, digest, chunks.
+        /// Returns their paths and numbers.
         add_document: TenantSql,
         /// Deletes the documents with several numbers.
         forget_documents: TenantSql,
@@ -94,13 +114,14 @@ statement_set! {
         add_chunk_words: TenantSql,
         /// To a collection, for each of several chunks: number and embedding.
         add_embedding: TenantSql,
-        /// Deletes the words of chunks, for each of several ranges of numbers. Comes before their chunks are deleted.
+        /// Deletes the index words of chunks, for each of several ranges of numbers. Runs before their chunks are
+        /// deleted.
         forget_chunk_words: TenantSql,
         /// Deletes chunks, for each of several ranges of numbers.
         forget_chunks: TenantSql,
         /// Deletes embeddings of a collection, for each of several ranges of numbers.
         forget_chunk_embeddings: TenantSql,
-        /// For each question and limit, in order, how many chunks the index of words finds, up to the limit.
+        /// For each query and limit, in order, the number of chunks that the full-text index finds, up to the limit.
         count_word: TenantSql,
         /// Number, collection, path, language and attributes of the documents with several numbers.
         document_facts: TenantSql,
@@ -110,19 +131,21 @@ statement_set! {
         chunk_contents: TenantSql,
         /// Chunk and embedding, for each of several pairs of a collection and a chunk.
         embeddings: TenantSql,
-        /// The response of a caller's answer, by the id that the model's server gave it.
+        /// The response of a caller's answer, by the id that the upstream gave it.
         response_of_answer: UserSql,
-        /// A tenant's response by the id that the model's server gave it.
+        /// A tenant's response, by the id that the upstream gave it.
         response_of_provider: TenantSql,
-        /// The response of a tenant's answer by the same.
+        /// The response of a tenant's answer, by the same id.
         response_of_answer_within: TenantSql,
         /// Message, kind and value of the records of several messages, in order.
         message_metadata: TenantSql,
+        /// The same for the calls of tools.
+        message_tool_calls: TenantSql,
         /// A limit as `limits::LIMIT` reads it, locked against other reservations.
         hold_limit: OperatorSql,
         /// Adds a key, if its tenant exists and its id and hash are free. The hash is the third value.
         add_key: OperatorSql,
-        /// For each id and time: the key was used then.
+        /// For each id and time: records that the key was used.
         touch_key: OperatorSql,
     }
 }

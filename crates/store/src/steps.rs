@@ -1,6 +1,6 @@
-//! Which submissions to a session of the strict contract are to be worked on.
+//! Decides which submissions to a session of the strict contract are run.
 //!
-//! The caller has locked the session: nothing changes between reading its state and writing the decision.
+//! The caller has locked the session: its state cannot change before the decision is written.
 
 use amalgam_core::store::{AgentStep, AgentTurn, NewStep, StepState, TakenStep};
 use amalgam_protocol::Status;
@@ -11,7 +11,7 @@ pub(crate) struct SessionState {
     pub(crate) turn: Option<AgentTurn>,
     /// The last step of the newest of the other turns.
     pub(crate) other: Option<OtherTurn>,
-    /// The transaction runs again: the same submission may have been written before, and the answer got lost.
+    /// Whether the transaction runs again: the same submission may have been written before, and its result was lost.
     pub(crate) is_repeated: bool,
 }
 
@@ -25,9 +25,9 @@ pub(crate) struct OtherTurn {
 /// The decision about a submission.
 #[derive(Debug, PartialEq)]
 pub(crate) enum StepDecision {
-    /// Nothing is to be done; this is the answer.
+    /// There is nothing to run; this is the answer.
     Answer(TakenStep),
-    /// The caller works on it, after this is written, unless it is there already.
+    /// The caller works on the step, after this is written; `None` if it was written before.
     Take(Option<StepWrite>),
 }
 
@@ -36,12 +36,12 @@ pub(crate) enum StepDecision {
 pub(crate) enum StepWrite {
     /// A new step.
     Add { turn: u64, step: u64 },
-    /// The last step of a turn is taken once more; the turn's number is `turn` from then on.
+    /// The last step of a turn is taken again; the turn's number is `turn` from then on.
     Retake { before: u64, turn: u64, step: u64 },
 }
 
 impl StepWrite {
-    /// Whether the session has one turn more with it.
+    /// Whether it adds a turn to the session.
     pub(crate) fn is_new_turn(&self) -> bool {
         matches!(self, Self::Add { step: 1, .. })
     }
@@ -69,7 +69,7 @@ pub(crate) fn turns(steps: Vec<(u64, String, AgentStep)>) -> Vec<AgentTurn> {
     turns
 }
 
-/// Decides about a submission to a session that exists.
+/// Decides on a submission to a session that exists.
 pub(crate) fn decide(new: &NewStep, session: SessionState) -> StepDecision {
     match &new.follows {
         None => of_user(new, session),
@@ -93,7 +93,7 @@ fn of_user(new: &NewStep, session: SessionState) -> StepDecision {
             if !is_free(first.state) || count > 1 {
                 return StepDecision::Answer(TakenStep::Already(first));
             }
-            // Other turns may have come since; this one now follows them.
+            // Other turns may have been added since; this one now follows them.
             StepWrite::Retake { before: number, turn: number.max(last + 1), step: 1 }
         }
     };
@@ -109,7 +109,7 @@ fn of_tools(new: &NewStep, follows: &str, session: SessionState) -> StepDecision
     let last = steps.len() - 1;
     let is_newest = other.is_none_or(|other| other.number < number);
     let follows_step = |step: Option<&AgentStep>| step.is_some_and(|step| step.response_id == follows);
-    // The newest first: a model may call the same once more.
+    // The newest first: a model may repeat the same call.
     let same = (1..=last).rev().find(|at| steps[*at].fingerprint == new.fingerprint);
     if let Some(at) = same {
         if is_repeated && steps[at].response_id == new.response_id {
@@ -131,7 +131,7 @@ fn of_tools(new: &NewStep, follows: &str, session: SessionState) -> StepDecision
     }
 }
 
-/// Whether a step may be taken once more.
+/// Whether a step may be taken again.
 fn is_free(state: StepState) -> bool {
     matches!(state, StepState::Gone | StepState::Ended(Status::Failed))
 }
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn the_same_results_a_second_time_are_those_of_the_last_step_that_had_them() {
-        // A model may call the same under the same name once more.
+        // A model may repeat the same call under the same name.
         let steps = vec![step(9, "a", DONE), step(1, "b", DONE), step(1, "c", DONE)];
         let decision = decided(&new(1, Some("c")), steps, None, false);
         assert_eq!(decision, StepDecision::Answer(TakenStep::Already(step(1, "c", DONE))));

@@ -1,5 +1,5 @@
-//! A store on a SQL engine. The shared part of each trait is in the file of its subject; what turns write and read, and
-//! processes, are passed on to the engine.
+//! A store on a SQL engine. The shared part of each trait is in the file of its subject; the writes and reads of turns,
+//! and processes, are passed on to the engine.
 
 use std::{ops::Deref, sync::Arc};
 
@@ -13,7 +13,11 @@ use amalgam_core::{
 };
 use amalgam_protocol::Json;
 
-use crate::{engine::SqlEngine, pending_release::PendingReleases, tenant_cache::TenantCache};
+use crate::{
+    engine::{SqlConnection as _, SqlEngine},
+    pending_release::PendingReleases,
+    tenant_cache::TenantCache,
+};
 
 /// A store on a SQL engine.
 #[derive(Debug)]
@@ -45,6 +49,15 @@ impl<E: SqlEngine> Store for SqlStore<E> {
 
     fn ping(&self) -> Stored<'_, ()> {
         self.engine.ping()
+    }
+
+    fn size(&self, operator: Operator) -> Stored<'_, u64> {
+        self.engine.read(operator, |connection, operator| {
+            Box::pin(async move {
+                let size = connection.operator(*operator, connection.sql().size, []).first(|row| row.get(0)).await?;
+                Ok(size.unwrap_or_default())
+            })
+        })
     }
 }
 
@@ -113,6 +126,10 @@ impl<E: SqlEngine> ResponseStore for SqlStore<E> {
         self.engine.cancel_response(scope, id, now_ms)
     }
 
+    fn end_response<'a>(&'a self, scope: &'a Scope, id: &'a str, now_ms: u64) -> Stored<'a, Option<StoredResponse>> {
+        self.engine.end_response(scope, id, now_ms)
+    }
+
     fn events<'a>(
         &'a self,
         scope: &'a Scope,
@@ -129,7 +146,7 @@ impl<E: SqlEngine> ProcessStore for SqlStore<E> {
         let beaten = self.engine.beat(operator, process, beat);
         Box::pin(async move {
             beaten.await?;
-            // The process is alive even if this fails; the next beat tries again.
+            // The process is alive even if this fails; the next heartbeat retries it.
             let _ = self.retry_releases().await;
             Ok(())
         })

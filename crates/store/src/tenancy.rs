@@ -1,4 +1,4 @@
-//! Tenants, keys, and what the installation remembers.
+//! Tenants, keys, and named values of the installation.
 
 use amalgam_core::{
     AuditDraft, Operator, StoreError, TenantState,
@@ -55,7 +55,7 @@ shared_statements! {
         INSERT INTO memory (name, text) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET text = excluded.text";
 }
 
-/// How often the next id is tried that other requests take at the same moment.
+/// The number of attempts to take the next id while other requests take ids.
 const NUMBER_TRIES: usize = 32;
 
 impl<E: SqlEngine> TenancyStore for SqlStore<E> {
@@ -73,7 +73,7 @@ impl<E: SqlEngine> TenancyStore for SqlStore<E> {
             return Box::pin(async { Ok(None) });
         }
         let arguments = (operator, id, name.to_owned(), state, now_ms, audit);
-        // Never again: the next id would be another one each time.
+        // Not repeatable: a second run would take another id.
         let created = self.engine.transaction(
             Repeat::Never,
             arguments,
@@ -198,7 +198,7 @@ impl<E: SqlEngine> TenancyStore for SqlStore<E> {
             Box::pin(async move {
                 let values = values![id, *tenant_id, *now_ms];
                 let revoked = connection.operator(*operator, REVOKE_KEY, values).first(key).await?;
-                // A key that was revoked before stays as it is.
+                // A key that was revoked before is not changed.
                 let changed = revoked.as_ref().filter(|key| key.revoked_at_ms == Some(*now_ms));
                 if let Some(key) = changed {
                     let audit = AuditDraft { tenant_id: key.tenant_id, ..audit.clone() };
@@ -245,7 +245,7 @@ impl<E: SqlEngine> TenancyStore for SqlStore<E> {
     }
 }
 
-/// Appends the row of a tenant that was created, whose number may be known only now.
+/// Appends the audit row of a created tenant, whose number may only be known now.
 async fn append_created<C: SqlConnection>(
     connection: &C,
     audit: &AuditDraft,

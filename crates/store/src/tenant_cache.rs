@@ -1,7 +1,8 @@
-//! What turns read of their tenant again and again: its settings, profiles, modes and collections.
+//! A cache for what turns read of their tenant: its settings, profiles, modes and collections.
 //!
-//! A value is used for [`FRESH`] after it was read, so that a busy server reads it a few times a second and not for every turn. A
-//! change through this store is seen by the next read; one by another process once the value is no longer fresh.
+//! A value is used for [`FRESH`] after it was read, so that a busy server reads it a few times a second and not for
+//! every turn. The next read sees a change through this store; a change by another process is seen once the value is no
+//! longer fresh.
 
 use std::{
     collections::HashMap,
@@ -18,13 +19,13 @@ use amalgam_core::{
     store::{AgentConfig, AgentProfile, Collection, Mode, Stored, TenantRecord},
 };
 
-/// How long a value is used. Less than a command needs to start, change something and end.
+/// How long a value is used. A command needs longer to start, change something and end.
 const FRESH: Duration = Duration::from_millis(20);
 
-/// So many values of a kind are kept: callers choose the names of profiles.
+/// The limit of values of each kind: callers choose the names of profiles, so the cache must be bounded.
 const MAX_VALUES: usize = 4096;
 
-/// The values that were read last, by their tenant.
+/// The recently read values, by their tenant.
 #[derive(Debug, Default)]
 pub(crate) struct TenantCache {
     /// Counts the changes through this store.
@@ -44,7 +45,7 @@ pub(crate) struct CachedValues<K, V>(Mutex<HashMap<K, CachedValue<V>>>);
 struct CachedValue<V> {
     value: V,
     read_at: Instant,
-    /// The changes before it was read.
+    /// The number of changes before the value was read.
     changes: u64,
 }
 
@@ -55,7 +56,7 @@ impl<K, V> Default for CachedValues<K, V> {
 }
 
 impl TenantCache {
-    /// The value if it is fresh, or else what `read` reads.
+    /// The cached value if it is fresh, otherwise the result of `read`.
     pub(crate) async fn get<'r, K, V>(
         &self,
         values: &CachedValues<K, V>,
@@ -83,11 +84,11 @@ impl TenantCache {
         Ok(value)
     }
 
-    /// Does something that changes what is cached here.
+    /// Makes a change that affects cached values.
     pub(crate) fn changing<'a, T: 'a>(&'a self, change: Stored<'a, T>) -> Stored<'a, T> {
         Box::pin(async move {
             let changed = change.await;
-            // After an error it is open whether it happened.
+            // Also after an error: the change may have been made.
             self.changes.fetch_add(1, Ordering::AcqRel);
             changed
         })
@@ -130,7 +131,7 @@ mod tests {
         outcome(cache.changing(Box::pin(async { Ok(()) })));
         read(1);
 
-        // On a halted machine the second read may be late.
+        // If the machine was suspended, the second read may be late.
         assert!((2..=3).contains(&before), "{before}");
         assert_eq!(reads.load(Ordering::Relaxed), before + 1);
     }

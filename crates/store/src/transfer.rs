@@ -1,7 +1,8 @@
-//! Rows on their way from one engine to another: which columns the target has, the form of a row, and digests to compare.
+//! Rows that are copied from one engine to another: the columns of the target, the form of a row, and digests for
+//! comparison.
 //!
-//! A row is a line of text as PostgreSQL's `COPY` reads and writes it. The digest of a table is the sum of the SHA-256 of its
-//! rows, so that it does not depend on their order.
+//! A row is a line of text as PostgreSQL's `COPY` reads and writes it. The digest of a table is the sum of the SHA-256
+//! of its rows, so that it does not depend on their order.
 
 use amalgam_core::hex;
 use sha2::{Digest as _, Sha256};
@@ -20,11 +21,11 @@ pub struct TransferTable {
 pub struct TransferColumn {
     /// Its name.
     pub name: String,
-    /// What its values are.
+    /// The form of its values.
     pub form: ColumnForm,
 }
 
-/// What the values of a column are.
+/// The form of a column's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColumnForm {
     /// A number.
@@ -37,14 +38,14 @@ pub enum ColumnForm {
     Text,
     /// Bytes.
     Bytes,
-    /// The words that a row is found by: made from the row, and not compared.
+    /// The index words of a row: derived from the row, and not compared.
     Words,
 }
 
-/// A value on its way.
+/// A value of a row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum TransferValue<'a> {
-    /// None.
+    /// No value.
     Null,
     /// A number or a truth value.
     Integer(i64),
@@ -54,16 +55,16 @@ pub enum TransferValue<'a> {
     Bytes(&'a [u8]),
 }
 
-/// What a line is for.
+/// The purpose of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinePurpose {
-    /// To be written to the target.
+    /// The line is written to the target.
     Load,
-    /// To be compared with what the target has.
+    /// The line is compared with the target.
     Compare,
 }
 
-/// Adds a value to a line, behind a tab if it is not the first one.
+/// Appends a value to a line, after a tab if it is not the first one.
 pub fn push_value(line: &mut Vec<u8>, form: ColumnForm, value: TransferValue<'_>, purpose: LinePurpose) {
     if purpose == LinePurpose::Compare && form == ColumnForm::Words {
         return;
@@ -116,10 +117,10 @@ fn push_text(line: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// How many rows a table has, and the sum of their digests.
+/// The number of rows of a table, and the sum of their digests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TableDigest {
-    /// How many rows.
+    /// The number of rows.
     pub rows: u64,
     sum: [u64; 4],
 }
@@ -135,7 +136,7 @@ impl TableDigest {
         }
     }
 
-    /// In hexadecimal.
+    /// The digest in hexadecimal.
     pub fn text(&self) -> String {
         self.sum.iter().map(|part| hex(&part.to_be_bytes())).collect()
     }

@@ -1,7 +1,7 @@
-//! The list of turns and the usage: what turns write there, and how both are read.
+//! The list of turns and the usage: the statements that write them for turns, and how both are read.
 //!
-//! An engine writes a turn's summary in the transaction that begins or ends the turn. A turn is counted in the usage when its row
-//! gets an end, so it is counted once.
+//! An engine writes a turn's summary in the transaction that begins or ends the turn. A turn is counted in the usage
+//! when its row gets an end, so it is counted once.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use crate::{
 };
 
 shared_statements! {
-    /// Adds a turn, or ends one that runs. Changes nothing if the turn has ended.
+    /// Adds a turn, or ends a running one. Changes nothing if the turn has ended.
     pub TenantSql PUT_TURN = "
         INSERT INTO turns (tenant_id, created_at, response_id, request_id, key_id, user_id, wire, session_id, profile,
             requested_model, upstream, model, status, error, ended_at, first_token_ms, input_tokens, cached_input_tokens,
@@ -53,17 +53,28 @@ shared_statements! {
             output_tokens = usage_hours.output_tokens + excluded.output_tokens,
             reasoning_tokens = usage_hours.reasoning_tokens + excluded.reasoning_tokens,
             cost = usage_hours.cost + excluded.cost";
-    /// Adds a listed turn to the usage that has ended without a process: it has no calls of which the usage is known.
+    /// Adds a listed turn to the usage that has ended without a process: with the calls that were written before, which count for the
+    /// model of the last of them. What a call used that ran then is not known.
     pub TenantSql COUNT_ENDED = "
         INSERT INTO usage_hours (tenant_id, hour, key_id, user_id, wire, profile, upstream, model, turns, failed_turns,
             calls, unpriced_calls, input_tokens, cached_input_tokens, cache_write_tokens, output_tokens, reasoning_tokens,
             cost)
-        SELECT tenant_id, created_at / 3600000, coalesce(key_id, ''), user_id, wire, coalesce(profile, ''), '', '', 1,
-            CASE status WHEN 'failed' THEN 1 ELSE 0 END, 0, 0, 0, 0, 0, 0, 0, 0
+        SELECT tenant_id, created_at / 3600000, coalesce(key_id, ''), user_id, wire, coalesce(profile, ''),
+            coalesce(upstream, ''), coalesce(model, ''), 1, CASE status WHEN 'failed' THEN 1 ELSE 0 END, calls,
+            CASE WHEN cost IS NULL AND input_tokens + output_tokens > 0 THEN calls ELSE 0 END, input_tokens,
+            cached_input_tokens, cache_write_tokens, output_tokens, reasoning_tokens, coalesce(cost, 0)
         FROM turns WHERE tenant_id = $1 AND created_at = $2 AND response_id = $3
         ON CONFLICT (tenant_id, hour, key_id, user_id, wire, profile, upstream, model) DO UPDATE SET
             turns = usage_hours.turns + excluded.turns,
-            failed_turns = usage_hours.failed_turns + excluded.failed_turns";
+            failed_turns = usage_hours.failed_turns + excluded.failed_turns,
+            calls = usage_hours.calls + excluded.calls,
+            unpriced_calls = usage_hours.unpriced_calls + excluded.unpriced_calls,
+            input_tokens = usage_hours.input_tokens + excluded.input_tokens,
+            cached_input_tokens = usage_hours.cached_input_tokens + excluded.cached_input_tokens,
+            cache_write_tokens = usage_hours.cache_write_tokens + excluded.cache_write_tokens,
+            output_tokens = usage_hours.output_tokens + excluded.output_tokens,
+            reasoning_tokens = usage_hours.reasoning_tokens + excluded.reasoning_tokens,
+            cost = usage_hours.cost + excluded.cost";
     /// A bounded number of turns is looked at; of those the ones that fit.
     TenantSql TURNS = "
         SELECT tenant_id, response_id, request_id, key_id, user_id, wire, session_id, profile, requested_model, upstream,
@@ -89,13 +100,20 @@ shared_statements! {
             AND (CAST($17 AS bigint) IS NULL OR ended_at - created_at >= $17)
             AND (CAST($18 AS bigint) IS NULL OR cost >= $18)
             AND (CAST($20 AS bigint) IS NULL OR CASE WHEN stored THEN 1 ELSE 0 END = $20)
+            AND (CAST($21 AS bigint) IS NULL OR ended_at - created_at <= $21)
+            AND (CAST($22 AS bigint) IS NULL OR cost <= $22)
         ORDER BY created_at DESC, response_id DESC LIMIT $19";
+    pub(crate) TenantSql LISTED_TURN = "
+        SELECT tenant_id, response_id, request_id, key_id, user_id, wire, session_id, profile, requested_model, upstream,
+            model, status, error, created_at, ended_at, first_token_ms, input_tokens, cached_input_tokens,
+            cache_write_tokens, output_tokens, reasoning_tokens, cost, calls, retries, losses, tools, stored, trace
+        FROM turns WHERE tenant_id = $1 AND created_at = $2 AND response_id = $3";
     /// The last of the turns that a page looked at, if there were so many.
     TenantSql LAST_LOOKED_AT = "
         SELECT created_at, response_id FROM turns
         WHERE tenant_id = $1 AND created_at >= $2 AND created_at <= $3 AND (created_at < $3 OR response_id < $4)
         ORDER BY created_at DESC, response_id DESC LIMIT 1 OFFSET $5";
-    /// What a turn spent its time on.
+    /// The spans of a turn.
     TenantSql SPANS = "SELECT spans FROM turns WHERE tenant_id = $1 AND created_at = $2 AND response_id = $3";
     TenantSql RESPONSE_OF_REQUEST = "
         SELECT response_id FROM turns WHERE tenant_id = $1 AND request_id = $2
@@ -115,13 +133,26 @@ shared_statements! {
             AND (CAST($13 AS text) IS NULL OR user_id = $13)
             AND (CAST($14 AS text) IS NULL OR model = $14)
         GROUP BY 1, 2, 3, 4, 5, 6, 7, 8";
+    /// The same by the hour alone: the rows are in that order, so that nothing is sorted.
+    TenantSql USAGE_BY_HOUR = "
+        SELECT '', '', '', '', '', '', 0, hour,
+            CAST(sum(turns) AS bigint), CAST(sum(failed_turns) AS bigint), CAST(sum(calls) AS bigint),
+            CAST(sum(unpriced_calls) AS bigint), CAST(sum(input_tokens) AS bigint),
+            CAST(sum(cached_input_tokens) AS bigint), CAST(sum(cache_write_tokens) AS bigint),
+            CAST(sum(output_tokens) AS bigint), CAST(sum(reasoning_tokens) AS bigint), CAST(sum(cost) AS bigint)
+        FROM usage_hours
+        WHERE tenant_id = $1 AND hour >= $2 AND hour < $3
+            AND (CAST($4 AS text) IS NULL OR key_id = $4)
+            AND (CAST($5 AS text) IS NULL OR user_id = $5)
+            AND (CAST($6 AS text) IS NULL OR model = $6)
+        GROUP BY hour";
     OperatorSql TENANTS = "SELECT id FROM tenants ORDER BY id";
 }
 
-/// Turns that one request for a page looks at in each tenant.
+/// The number of turns that one request for a page examines in each tenant.
 const LOOKED_AT: u64 = 20_000;
 
-/// The same if the text of each turn is searched.
+/// The same number if the text of each turn is searched.
 const SEARCHED: u64 = 2_000;
 
 /// The values of [`PUT_TURN`].
@@ -175,7 +206,7 @@ pub struct UsageRow<'a> {
     pub upstream: &'a str,
     /// The model of its calls; empty if none was made.
     pub model: &'a str,
-    /// What is added.
+    /// The sums to add.
     pub sums: UsageSums,
 }
 
@@ -224,7 +255,7 @@ impl UsageRow<'_> {
 
 const MS_PER_HOUR: u64 = 3_600_000;
 
-/// What an ended turn adds to the usage: a row for each model that it called.
+/// The rows of the usage that an ended turn adds to: one for each model that it called.
 pub fn usage_rows(turn: &TurnSummary) -> Vec<UsageRow<'_>> {
     let row = |upstream, model| UsageRow { turn, upstream, model, sums: UsageSums::default() };
     let mut rows: Vec<UsageRow<'_>> = Vec::new();
@@ -319,13 +350,13 @@ impl<E: SqlEngine> UsageStore for SqlStore<E> {
 }
 
 /// The tenants of a list.
-enum ListedTenants {
+pub(crate) enum ListedTenants {
     One(TenantKey),
     All(Operator),
 }
 
 impl ListedTenants {
-    fn of(of: TurnsOf<'_>) -> Self {
+    pub(crate) fn of(of: TurnsOf<'_>) -> Self {
         match of {
             TurnsOf::Tenant(within) => Self::One(TenantKey::within(within)),
             TurnsOf::All(operator) => Self::All(operator),
@@ -333,7 +364,7 @@ impl ListedTenants {
         }
     }
 
-    async fn list<C: SqlConnection>(&self, connection: &C) -> Result<Vec<TenantKey>, C::Failure> {
+    pub(crate) async fn list<C: SqlConnection>(&self, connection: &C) -> Result<Vec<TenantKey>, C::Failure> {
         match *self {
             Self::One(tenant) => Ok(vec![tenant]),
             Self::All(operator) => {
@@ -352,7 +383,7 @@ async fn page<C: SqlConnection>(
 ) -> Result<TurnPage, C::Failure> {
     let from = filter.from_ms.unwrap_or_default();
     let newest = filter.to_ms.map_or(i64::MAX.cast_unsigned(), |to| to.saturating_sub(1));
-    // Behind every id of the newest millisecond, unless the page continues a list.
+    // After every id of the newest millisecond, unless the page continues a list.
     let (to, before_id) = match after {
         Some(after) if after.created_at_ms <= newest => (after.created_at_ms, after.response_id.as_str()),
         _ => (newest, "~"),
@@ -377,12 +408,14 @@ async fn page<C: SqlConnection>(
     ];
     let values = range.iter().cloned().chain(rest);
     let stored = filter.stored.map(i64::from);
+    let (max_duration, max_cost) = (filter.max_duration_ms, filter.max_cost.map(Cost::nano_usd));
+    let values = values.chain(values![limit + 1, stored, max_duration, max_cost]);
     let turns = match &filter.text {
-        None => connection.tenant(tenant, TURNS, values.chain(values![limit + 1, stored])).all(listed_turn).await?,
+        None => connection.tenant(tenant, TURNS, values).all(listed_turn).await?,
         Some(text) => {
             let pattern = format!("%{}%", escaped(&json_text(text)));
             let sql = connection.sql().turns_with_text;
-            connection.tenant(tenant, sql, values.chain(values![limit + 1, stored, pattern])).all(listed_turn).await?
+            connection.tenant(tenant, sql, values.chain(values![pattern])).all(listed_turn).await?
         }
     };
     if turns.len() > limit {
@@ -400,7 +433,7 @@ fn cursor_of(turn: &ListedTurn) -> TurnCursor {
     TurnCursor { created_at_ms: turn.created_at_ms, response_id: turn.response_id.clone() }
 }
 
-/// One page from the pages of several tenants. It ends where the first of them has not looked further.
+/// Merges pages of several tenants into one. It ends where the first of them has not examined further turns.
 fn merged(pages: Vec<TurnPage>, limit: usize) -> TurnPage {
     let frontier = pages.iter().filter_map(|page| page.next.clone()).max();
     let mut turns: Vec<ListedTurn> = pages.into_iter().flat_map(|page| page.turns).collect();
@@ -418,14 +451,14 @@ fn merged(pages: Vec<TurnPage>, limit: usize) -> TurnPage {
     }
 }
 
-/// A text as it stands inside a JSON string.
+/// A text as it is written inside a JSON string.
 fn json_text(text: &str) -> String {
     let quoted = Json::string(text);
     let quoted = quoted.raw().text();
     quoted.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(quoted).to_owned()
 }
 
-/// A text inside a pattern of LIKE.
+/// A text escaped for a pattern of LIKE.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_")
 }
@@ -475,6 +508,10 @@ async fn usage_of<C: SqlConnection>(
             cost: Cost::from_nano_usd(row.get(17)?),
         })
     };
+    if query.group_by == [UsageGroup::Hour] {
+        let values = values![query.from_hour, query.to_hour, &query.key_id, &query.user, &query.model];
+        return connection.tenant(tenant, USAGE_BY_HOUR, values).all(read).await;
+    }
     connection.tenant(tenant, USAGE, values).all(read).await
 }
 
@@ -488,7 +525,7 @@ fn tokens(row: &dyn SqlRow, from: usize) -> Result<TokenSums, StoreError> {
     })
 }
 
-fn listed_turn(row: &dyn SqlRow) -> Result<ListedTurn, StoreError> {
+pub(crate) fn listed_turn(row: &dyn SqlRow) -> Result<ListedTurn, StoreError> {
     let tools: Option<&str> = row.optional(25)?;
     Ok(ListedTurn {
         tenant_id: row.get(0)?,

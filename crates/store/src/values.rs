@@ -1,4 +1,4 @@
-//! Values that statements are given, and rows that they return, whatever the engine.
+//! The values and the rows of statements, for every engine.
 
 use std::borrow::Cow;
 

@@ -7,6 +7,12 @@ use crate::turn_summary::Wire;
 pub enum Door {
     /// `/v1/responses`
     Responses,
+    /// `/v1/chat/completions`
+    ChatCompletions,
+    /// `/v1/embeddings`
+    Embeddings,
+    /// `/v1/messages`
+    Messages,
     /// `/v1/conversations`
     Conversations,
     /// `/v1/files`
@@ -27,8 +33,11 @@ pub enum Door {
 
 impl Door {
     /// All doors, in the order of their numbers.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 12] = [
         Self::Responses,
+        Self::ChatCompletions,
+        Self::Embeddings,
+        Self::Messages,
         Self::Conversations,
         Self::Files,
         Self::Models,
@@ -40,8 +49,20 @@ impl Door {
     ];
 
     /// The names of all doors.
-    pub const NAMES: [&'static str; 9] =
-        ["responses", "conversations", "files", "models", "assistant", "execute", "admin", "operations", "other"];
+    pub const NAMES: [&'static str; 12] = [
+        "responses",
+        "chat_completions",
+        "embeddings",
+        "messages",
+        "conversations",
+        "files",
+        "models",
+        "assistant",
+        "execute",
+        "admin",
+        "operations",
+        "other",
+    ];
 
     /// The name in metrics, logs and the configuration.
     pub const fn name(self) -> &'static str {
@@ -58,8 +79,11 @@ impl From<Wire> for Door {
     fn from(wire: Wire) -> Self {
         match wire {
             Wire::Responses => Self::Responses,
+            Wire::ChatCompletions => Self::ChatCompletions,
+            Wire::Embeddings => Self::Embeddings,
             Wire::Assistant => Self::Assistant,
             Wire::Execute => Self::Execute,
+            Wire::Messages => Self::Messages,
         }
     }
 }

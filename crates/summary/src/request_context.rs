@@ -16,6 +16,8 @@ use crate::{
 pub struct RequestContext {
     id: Arc<str>,
     trace: Option<TraceContext>,
+    /// What other systems of the caller's trace have noted in it.
+    trace_state: Option<Arc<str>>,
     turn: Mutex<RequestTurn>,
     /// Spans before the request's turn begins.
     spans: Mutex<Vec<TurnSpan>>,
@@ -45,7 +47,32 @@ enum RequestTurn {
 impl RequestContext {
     /// A request with its id and, if it is traced, its place in the trace.
     pub fn new(id: Arc<str>, trace: Option<TraceContext>) -> Self {
-        Self { id, trace, turn: Mutex::new(RequestTurn::None), spans: Mutex::default(), rate_limits: Mutex::default() }
+        Self {
+            id,
+            trace,
+            trace_state: None,
+            turn: Mutex::new(RequestTurn::None),
+            spans: Mutex::default(),
+            rate_limits: Mutex::default(),
+        }
+    }
+
+    /// The same request, whose caller sent this `tracestate`.
+    #[must_use]
+    pub fn with_trace_state(self, trace_state: Option<Arc<str>>) -> Self {
+        Self { trace_state, ..self }
+    }
+
+    /// Another request on the same connection, with the same id and trace. Its turns are reported by themselves.
+    #[must_use]
+    pub fn continued(&self) -> Self {
+        let continued = Self::new(Arc::clone(&self.id), self.trace).with_trace_state(self.trace_state.clone());
+        Self { turn: Mutex::new(RequestTurn::Over), ..continued }
+    }
+
+    /// The caller's `tracestate`, to be passed on with each `traceparent`.
+    pub fn trace_state(&self) -> Option<&Arc<str>> {
+        self.trace_state.as_ref()
     }
 
     /// The `x-request-id`.
@@ -134,6 +161,12 @@ pub struct TraceContext {
 impl TraceContext {
     /// The name of the header.
     pub const HEADER: &'static str = "traceparent";
+
+    /// The name of the header that goes with it.
+    pub const STATE_HEADER: &'static str = "tracestate";
+
+    /// The longest `tracestate` that is passed on: what the standard asks for.
+    pub const MAX_STATE_BYTES: usize = 512;
 
     /// Reads the header's value; none if it is invalid. The caller's span is both the parent and the span that is passed on.
     pub fn parse(header: &str) -> Option<Self> {

@@ -15,22 +15,32 @@ pub enum Wire {
     /// `/v1/responses`
     #[default]
     Responses,
+    /// `/v1/chat/completions`
+    ChatCompletions,
+    /// `/v1/embeddings`
+    Embeddings,
     /// `/api/v2/ai-agent`
     Assistant,
     /// `/api/agent`
     Execute,
+    /// `/v1/messages`
+    Messages,
 }
 
 impl Wire {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Responses, Self::Assistant, Self::Execute];
+    pub const ALL: [Self; 6] =
+        [Self::Responses, Self::ChatCompletions, Self::Embeddings, Self::Assistant, Self::Execute, Self::Messages];
 
     /// The name in the store, in lists and in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Responses => "responses",
+            Self::ChatCompletions => "chat_completions",
+            Self::Embeddings => "embeddings",
             Self::Assistant => "assistant",
             Self::Execute => "execute",
+            Self::Messages => "messages",
         }
     }
 

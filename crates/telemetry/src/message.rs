@@ -142,6 +142,8 @@ pub(crate) struct Metric {
     pub(crate) name: String,
     #[prost(string, tag = "2")]
     pub(crate) description: String,
+    #[prost(string, tag = "3")]
+    pub(crate) unit: String,
     #[prost(oneof = "MetricData", tags = "5, 7, 9")]
     pub(crate) data: Option<MetricData>,
 }

@@ -10,6 +10,20 @@ use crate::{
     },
 };
 
+/// Metrics of the GenAI conventions, whose names Prometheus cannot have: there, here, and the unit.
+const CONVENTIONAL: [(&str, &str, &str); 2] = [
+    ("gen_ai_client_token_usage", "gen_ai.client.token.usage", "{token}"),
+    ("gen_ai_client_operation_duration_seconds", "gen_ai.client.operation.duration", "s"),
+];
+
+/// Their labels: there, and here.
+const CONVENTIONAL_LABELS: [(&str, &str); 4] = [
+    ("gen_ai_operation_name", "gen_ai.operation.name"),
+    ("gen_ai_provider_name", "gen_ai.provider.name"),
+    ("gen_ai_request_model", "gen_ai.request.model"),
+    ("gen_ai_token_type", "gen_ai.token.type"),
+];
+
 /// The start of the process and the present, in nanoseconds since 1970.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Period {
@@ -128,7 +142,9 @@ impl<'a> Family<'a> {
             }),
             _ => return None,
         };
-        Some(Metric { name: name.to_owned(), description: help.to_owned(), data: Some(data) })
+        let (name, unit) =
+            CONVENTIONAL.iter().find(|known| known.0 == name).map_or((name, ""), |known| (known.1, known.2));
+        Some(Metric { name: name.to_owned(), description: help.to_owned(), unit: unit.to_owned(), data: Some(data) })
     }
 }
 
@@ -156,6 +172,7 @@ impl HistogramLines<'_> {
 fn attributes(labels: Labels<'_>) -> Vec<KeyValue> {
     let mut attributes = Attributes::default();
     for (key, value) in &labels {
+        let key = CONVENTIONAL_LABELS.iter().find(|known| known.0 == *key).map_or(*key, |known| known.1);
         attributes.add(key, value.as_str());
     }
     attributes.into_list()

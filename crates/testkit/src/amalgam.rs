@@ -21,10 +21,10 @@ use crate::client::Client;
 /// How long the binary may take to start or to stop.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// How often a child that is stopping is looked at.
+/// The interval at which a stopping child is polled.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// What the binary is started with.
+/// The configuration, environment and arguments that the binary is started with.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
     key: Option<String>,
@@ -80,19 +80,19 @@ struct Output {
     readers: Vec<thread::JoinHandle<()>>,
 }
 
-/// The program that tests run: `AMALGAM_BIN` if it is set, else the one that was built with them.
+/// The program that tests run: `AMALGAM_BIN` if it is set, otherwise the one that was built with them.
 #[expect(clippy::disallowed_methods, reason = "the environment of the test run names the program")]
 pub fn binary(built: &str) -> PathBuf {
     std::env::var_os("AMALGAM_BIN").map_or_else(|| built.into(), PathBuf::from)
 }
 
 impl Setup {
-    /// No tenant, no upstream: what the binary does by itself.
+    /// A configuration without tenants and upstreams.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds `[upstreams.NAME]` with this kind and address, and a key that upstreams can look for.
+    /// Adds `[upstreams.NAME]` with this kind and address, and a key that tests can check.
     pub fn upstream(mut self, name: &str, kind: &str, base_url: &str) -> Self {
         let lines = format!("kind = {}\nbase_url = {}\napi_key = \"sk-{name}\"\n", quoted(kind), quoted(base_url));
         self.upstreams.push(UpstreamTable { name: name.to_owned(), lines });
@@ -151,26 +151,27 @@ impl Setup {
         self
     }
 
-    /// Uses a folder that there is already, and what is in it.
+    /// Uses an existing folder with its contents.
     pub fn home(mut self, home: &Home) -> Self {
         self.home = Some(home.clone());
         self
     }
 
-    /// Leaves `[seed] demo` at its default also where the configuration has tenants. Without this, tenants of the
-    /// configuration begin with nothing, so that a test sees only what it has made.
+    /// Leaves `[seed] demo` at its default also if the configuration has tenants. Without this, tenants of the
+    /// configuration are not seeded, so that a test sees only what it has created.
     pub fn seeded(mut self) -> Self {
         self.seeded = true;
         self
     }
 
-    /// Starts it with a signal ignored (`XFSZ`, which says that a file has become too large).
+    /// Starts the server with a signal ignored (such as `XFSZ`, which a process receives if a file becomes too large).
     pub fn deaf_to(mut self, signal: &str) -> Self {
         self.ignored = Some(signal.to_owned());
         self
     }
 
-    /// Starts it with files that it cannot write to, as on a full disk, until [`Amalgam::limit_files`] says otherwise.
+    /// Starts the server with files that it cannot write to, as on a full disk, until [`Amalgam::limit_files`] changes
+    /// that.
     pub fn full_disk(mut self) -> Self {
         self.full_disk = true;
         self.deaf_to("XFSZ")
@@ -203,7 +204,7 @@ impl Home {
         Self(Arc::new(folder.expect("a temporary folder can be made")))
     }
 
-    /// Where it is.
+    /// The path of the folder.
     pub fn path(&self) -> &Path {
         self.0.path()
     }
@@ -240,7 +241,7 @@ impl Amalgam {
                 shell
             }
             (Some(signal), _) => {
-                // What a shell ignores, the program that takes its place ignores too.
+                // A program inherits the ignored signals of the shell that executes it.
                 let mut shell = Command::new("sh");
                 let limit = if setup.full_disk { "ulimit -S -f 0;" } else { "" };
                 shell.args(["-c", &format!("trap '' {signal}; {limit} exec \"$0\" \"$@\"")]).arg(&binary);
@@ -253,7 +254,7 @@ impl Amalgam {
         let input = setup.passed.as_ref().map(|socket| OwnedFd::from(socket.try_clone().expect("a socket has copies")));
         command.stdin(input.map_or_else(Stdio::null, Stdio::from));
         command.current_dir(folder).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // The environment of the test run must not leak into the server.
+        // The environment of the test run must not affect the server.
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
             let is_proxy = text.to_ascii_uppercase().ends_with("_PROXY");
@@ -275,7 +276,7 @@ impl Amalgam {
         let mut amalgam = Self { child, url: String::new(), key: setup.key, output, home };
 
         let mut stdout = amalgam.output.stdout.clone();
-        // The channel closes when standard output does, which is when the process has given up.
+        // The channel closes with standard output, which means that the process has ended without listening.
         let listening = stdout.wait_for(|text| listening_on(text).is_some());
         let url = match tokio::time::timeout(PATIENCE, listening).await {
             Ok(Ok(text)) => listening_on(&text),
@@ -334,7 +335,7 @@ impl Amalgam {
         self.home.path()
     }
 
-    /// The administrator's key that the first start has written to the data folder.
+    /// The administrator's key that the first start wrote to the data folder.
     pub fn first_key(&self) -> String {
         let path = self.folder().join("data/admin.key");
         match std::fs::read_to_string(&path) {
@@ -348,23 +349,23 @@ impl Amalgam {
         self.home.clone()
     }
 
-    /// Ends it as a power cut does, without a warning. Returns when the process is gone.
+    /// Kills the server without a warning, as a power failure does. Returns when the process has ended.
     pub fn kill(&mut self) {
         self.child.kill().expect("a process of ours can be killed");
         self.child.wait().expect("a process that was killed ends");
     }
 
-    /// Takes the processor away from it until [`Amalgam::wake`].
+    /// Suspends the server until [`Amalgam::wake`].
     pub fn put_to_sleep(&self) {
         self.signal("STOP");
     }
 
-    /// Lets it go on.
+    /// Resumes the server.
     pub fn wake(&self) {
         self.signal("CONT");
     }
 
-    /// Raises or lowers how large its files may become, while it runs.
+    /// Changes the size limit of the server's files while it runs.
     pub fn limit_files(&self, bytes: Option<u64>) {
         let limit = bytes.map_or_else(|| "unlimited".to_owned(), |bytes| bytes.to_string());
         let status =
@@ -378,13 +379,13 @@ impl Amalgam {
         assert!(status.is_ok_and(|status| status.success()), "process {} cannot be signalled", self.pid());
     }
 
-    /// Asks it to stop, as a service manager does, and waits until it has.
+    /// Sends SIGTERM, as a service manager does, and waits until the server has ended.
     pub async fn terminate(self) -> Exit {
         self.signal("TERM");
         self.wait().await
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until the server has ended by itself.
     pub async fn wait(mut self) -> Exit {
         let status = self.end().await;
         for reader in self.output.readers.drain(..) {
@@ -393,13 +394,13 @@ impl Amalgam {
         Exit { status, stdout: self.output.stdout.borrow().clone(), stderr: self.stderr() }
     }
 
-    /// Asks it to stop and waits until it has; its folder stays.
+    /// Sends SIGTERM and waits until the server has ended; its folder stays.
     pub async fn stop(&mut self) {
         self.signal("TERM");
         self.ended().await;
     }
 
-    /// Waits until it has ended by itself, in order; its folder stays.
+    /// Waits until the server has ended by itself with success; its folder stays.
     pub async fn ended(&mut self) {
         let status = self.end().await;
         assert!(status.success(), "amalgam ended with {status}:\n{}", self.stderr());
@@ -422,7 +423,7 @@ impl Amalgam {
 
 impl Drop for Amalgam {
     fn drop(&mut self) {
-        // Both fail only when the process has ended already.
+        // Both fail only if the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! Certificates that a test makes for itself, with the machine's `openssl`.
+//! Certificates for tests, created with the machine's `openssl`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,12 +12,12 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// Makes an authority, and a certificate of it for `names`, such as `DNS:localhost,IP:127.0.0.1`.
+    /// Creates an authority, and a certificate that it issued for `names`, such as `DNS:localhost,IP:127.0.0.1`.
     pub fn for_names(names: &str) -> Self {
         Self::valid_for(names, 2)
     }
 
-    /// The same with a certificate that has expired a day ago.
+    /// The same with a certificate that expired a day ago.
     pub fn expired(names: &str) -> Self {
         Self::valid_for(names, -1)
     }

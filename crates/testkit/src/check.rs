@@ -1,7 +1,7 @@
-//! The rules that every answer of a Responses server keeps, as functions from an answer to what is wrong with it.
+//! The rules for every answer of a Responses server, as functions from an answer to its violations.
 //!
-//! An empty list means that nothing is. The rules come from the Open Responses specification and from what the
-//! published clients need; they are checked on plain JSON, apart from the types of the server.
+//! An empty list means that there are none. The rules come from the Open Responses specification and from the needs of
+//! published clients; they check plain JSON and do not use the server's types.
 
 mod item;
 mod response;
@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::sse;
 
-/// What is wrong with the body of a streamed answer: frames, the closing `[DONE]`, and everything of [`stream`].
+/// The violations of the body of a streamed answer: frames, the closing `[DONE]`, and the rules of [`stream`].
 pub fn body(bytes: &[u8]) -> Vec<String> {
     let mut frames = match sse::try_events(bytes) {
         Ok(frames) => frames,
@@ -48,7 +48,7 @@ pub fn body(bytes: &[u8]) -> Vec<String> {
     violations
 }
 
-/// What is wrong with the body of an error answer: the envelope with all four fields of its object.
+/// The violations of the body of an error answer: the envelope with all four fields of its object.
 pub fn error(envelope: &Value) -> Vec<String> {
     let mut violations = Vec::new();
     let error = &envelope["error"];

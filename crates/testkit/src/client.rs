@@ -1,7 +1,7 @@
-//! A small HTTP client for tests: one connection a request, nothing retried, nothing followed.
+//! A small HTTP client for tests: one connection for each request, without retries and redirects.
 //!
-//! What a call returns is what was on the wire. Dropping an answer in the middle of its stream closes the connection,
-//! as a user who presses Ctrl-C does.
+//! Calls return exactly what was received. Dropping an answer in the middle of its stream closes the connection, as a
+//! user who presses Ctrl-C does.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -24,7 +24,7 @@ use crate::sse::{self, SseEvent};
 /// How long any single wait may take before it fails the test.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Talks to one server.
+/// A client of one server.
 #[derive(Clone, Debug)]
 pub struct Client {
     authority: String,
@@ -73,7 +73,7 @@ impl Client {
         self.with_header("authorization", &format!("Bearer {key}"))
     }
 
-    /// The same client with this header on every request, in place of one with the same name.
+    /// The same client with this header on every request, replacing one with the same name.
     pub fn with_header(self, name: &str, value: &str) -> Self {
         let mut client = self.without_header(name);
         client.headers.push((name.to_owned(), value.to_owned()));
@@ -111,7 +111,7 @@ impl Client {
         self.open(Method::POST, path, &[("content-type", "application/json")], body.to_string().into()).await
     }
 
-    /// Any request whose server may go away in the middle of it: what went wrong instead of a failed test.
+    /// A request whose server may end in the middle of it: returns the error instead of failing the test.
     pub async fn try_request(
         &self,
         method: Method,
@@ -122,7 +122,7 @@ impl Client {
         self.try_open(method, path, headers, body).await?.try_into_answer().await
     }
 
-    /// A request whose answer is read as it arrives, from a server that may go away.
+    /// A request whose answer is read as it arrives, from a server that may end meanwhile.
     pub async fn try_stream(
         &self,
         method: Method,
@@ -300,7 +300,7 @@ impl EventStream {
         }
     }
 
-    /// All events that are left.
+    /// All remaining events.
     pub async fn rest(mut self) -> Vec<SseEvent> {
         let mut events = Vec::new();
         while let Some(event) = self.next_event().await {
@@ -309,7 +309,8 @@ impl EventStream {
         events
     }
 
-    /// The whole answer, for a request that was refused instead of streamed. Events read before are not in it.
+    /// The whole answer, for a request that was refused instead of streamed. Does not contain events that were read
+    /// before.
     pub async fn into_answer(self) -> HttpAnswer {
         match self.try_into_answer().await {
             Ok(answer) => answer,
@@ -317,7 +318,7 @@ impl EventStream {
         }
     }
 
-    /// The same, from a server that may go away.
+    /// The same, from a server that may end meanwhile.
     pub async fn try_into_answer(mut self) -> Result<HttpAnswer, String> {
         let body = within("the end of an answer", self.body.collect()).await;
         let body = body.map_err(|error| format!("the answer ({}) broke off: {error:?}", self.status))?.to_bytes();

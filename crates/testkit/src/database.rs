@@ -1,10 +1,10 @@
-//! A PostgreSQL database of a test's own, where there is a server to make it on.
+//! A PostgreSQL database for one test, if a server is configured.
 
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Names the server: `postgres://USER@HOST:PORT/DATABASE`, with a user who may create databases.
+/// The variable with the server: `postgres://USER@HOST:PORT/DATABASE`, with a user who may create databases.
 const SERVER: &str = "AMALGAM_TEST_POSTGRES";
 
 /// An empty database, dropped with its handle.
@@ -16,21 +16,21 @@ pub struct Database {
 }
 
 impl Database {
-    /// A fresh database, or none where no server is named.
+    /// A new database; `None` if no server is configured.
     #[expect(clippy::disallowed_methods, reason = "the environment of the test run names the server")]
     pub fn fresh() -> Option<Self> {
         let server = std::env::var(SERVER).ok().filter(|server| !server.is_empty())?;
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        // Tests of one run are processes of their own, and runs follow each other on one server.
+        // Tests of one run are separate processes, and several runs use the same server.
         let name = format!("amalgam_test_{}_{now:x}_{count}", std::process::id());
         let url = with_database(&server, &name);
         execute(&server, &format!("CREATE DATABASE {name}"));
         Some(Self { server, name, url })
     }
 
-    /// What a statement answers, as psql writes it without a frame.
+    /// The result of a statement as `psql` prints it without a frame.
     pub fn ask(&self, statement: &str) -> String {
         let mut psql = Command::new("psql");
         psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", &self.url, "-c", statement])
@@ -42,7 +42,7 @@ impl Database {
         }
     }
 
-    /// Where it is.
+    /// The address of the database.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -73,7 +73,7 @@ fn execute(server: &str, statement: &str) {
     psql.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", server, "-c", statement]).stdin(Stdio::null());
     match psql.output() {
         Ok(output) if output.status.success() => {}
-        // A second panic while a test fails already would hide the first one.
+        // A second panic in a failing test would hide the first one.
         _ if std::thread::panicking() => {}
         Ok(output) => panic!("`{statement}` failed: {}", String::from_utf8_lossy(&output.stderr)),
         Err(error) => panic!("psql cannot be started: {error}"),

@@ -1,4 +1,4 @@
-//! A TLS terminator in front of a plain server, as providers have one.
+//! A TLS terminator in front of a plain server, as model providers have one.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use tokio_rustls::rustls::{ServerConfig, crypto::ring};
 use crate::certificates::Certificates;
 use crate::serving::Serving;
 
-/// A running front. What its server writes at once is one record; a connection that its server resets ends without a
-/// farewell.
+/// A running TLS front. Bytes that its server writes at once are one record; if its server resets a connection, the
+/// front ends it without a close message.
 #[derive(Debug)]
 pub struct Front {
     serving: Serving,
@@ -25,7 +25,7 @@ pub struct Front {
 }
 
 impl Front {
-    /// Starts one before the server at `behind`, which shows this certificate.
+    /// Starts a TLS front for the server at `behind`, with this certificate.
     pub fn before(behind: SocketAddr, certificates: &Certificates) -> Self {
         let chain = vec![CertificateDer::from_pem_file(certificates.certificate()).expect("a certificate is there")];
         let key = PrivateKeyDer::from_pem_file(certificates.key()).expect("its key is there");
@@ -47,17 +47,17 @@ impl Front {
         self.hang_up.notify_one();
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.serving.address()
     }
 
-    /// What a configuration calls `base_url`: `https://127.0.0.1:PORT/v1`.
+    /// The value of `base_url` in a configuration: `https://127.0.0.1:PORT/v1`.
     pub fn base_url(&self) -> String {
         format!("https://{}/v1", self.address())
     }
 
-    /// Connections on which both sides have agreed so far.
+    /// The number of completed TLS handshakes.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
@@ -85,7 +85,7 @@ async fn accept(
 
 async fn pass_on(socket: TcpStream, acceptor: TlsAcceptor, behind: SocketAddr, agreed: Arc<AtomicUsize>) {
     socket.set_nodelay(true).expect("an open socket takes TCP_NODELAY");
-    // A peer that does not like the certificate leaves.
+    // A client that rejects the certificate disconnects.
     let Ok(mut secure) = acceptor.accept(socket).await else { return };
     agreed.fetch_add(1, Ordering::SeqCst);
     let mut plain = TcpStream::connect(behind).await.expect("the server behind the front listens");

@@ -1,7 +1,7 @@
-//! Scripted upstream, test client, the real binary as a child process, and checkers for what it answers.
+//! Scripted upstream, test client, the real binary as a child process, and checkers for its answers.
 //!
-//! Nothing here is linked into the server, and nothing here uses the server's own reader, writer or types: what
-//! checks the wire must not share its mistakes. Everything panics with a full sentence when a test goes wrong.
+//! The server does not link this crate, and this crate does not use the server's reader, writer or types: a checker of
+//! the wire must not share its mistakes. A failed check panics with a full sentence.
 #![expect(clippy::panic, reason = "a test kit reports by failing the test that uses it")]
 
 mod amalgam;

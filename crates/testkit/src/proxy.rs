@@ -1,4 +1,4 @@
-//! An HTTP proxy: it makes connections (`CONNECT`) and sends requests on whose line has a whole address.
+//! An HTTP proxy: it opens tunnels (`CONNECT`) and forwards requests with an absolute URL in their request line.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +9,8 @@ use tokio::task::JoinSet;
 
 use crate::serving::Serving;
 
-/// A running proxy. Every host leads to this machine, so that a name that only the proxy knows shows who has resolved it.
+/// A running proxy. Every host name leads to this machine, so that a name that only the proxy resolves shows which side
+/// resolved it.
 #[derive(Debug)]
 pub struct ConnectProxy {
     serving: Serving,
@@ -18,25 +19,25 @@ pub struct ConnectProxy {
 
 #[derive(Clone, Default)]
 struct Rules {
-    /// The only `ConnectProxy-Authorization` that is good.
+    /// The only `Proxy-Authorization` that is accepted; `None` accepts every request.
     credentials: Option<String>,
-    /// What it says instead of making a connection, such as `502 Bad Gateway`.
+    /// The status line that refuses a tunnel, such as `502 Bad Gateway`.
     refusal: Option<String>,
     heads: Arc<Mutex<Vec<String>>>,
 }
 
 impl ConnectProxy {
-    /// Starts one that takes every request.
+    /// Starts a proxy that accepts every request.
     pub fn open() -> Self {
         Self::start(Rules::default())
     }
 
-    /// Starts one that wants this `ConnectProxy-Authorization`, and refuses requests without it with 407.
+    /// Starts a proxy that requires this `Proxy-Authorization`, and refuses requests without it with 407.
     pub fn wanting(credentials: &str) -> Self {
         Self::start(Rules { credentials: Some(credentials.to_owned()), ..Rules::default() })
     }
 
-    /// Starts one that refuses everything with this status, such as `502 Bad Gateway`.
+    /// Starts a proxy that refuses every request with this status, such as `502 Bad Gateway`.
     pub fn refusing(status: &str) -> Self {
         Self::start(Rules { refusal: Some(status.to_owned()), ..Rules::default() })
     }
@@ -46,13 +47,12 @@ impl ConnectProxy {
         Self { serving: Serving::start(move |listener| accept(listener, rules)), heads }
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.serving.address()
     }
 
-    /// The heads of the requests that it was sent: one for every connection that it made, and one for every request that it
-    /// sent on.
+    /// The heads of the received requests: one for each tunnel, and one for each forwarded request.
     pub fn heads(&self) -> Vec<String> {
         self.heads.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -100,7 +100,7 @@ async fn serve(mut caller: TcpStream, rules: Rules) {
     }
 }
 
-/// Sends on one request after the other, until the caller leaves.
+/// Forwards one request after the other, until the caller disconnects.
 async fn forward(
     mut head: String,
     mut buffer: Vec<u8>,
@@ -128,7 +128,7 @@ async fn forward(
     }
 }
 
-/// The next head; what is behind it stays in the buffer.
+/// Reads the next head; bytes after it stay in the buffer.
 async fn read_head(caller: &mut (impl AsyncRead + Unpin), buffer: &mut Vec<u8>, rules: &Rules) -> Option<String> {
     let end = loop {
         if let Some(end) = buffer.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -155,7 +155,7 @@ fn port(head: &str) -> u16 {
     authority.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).expect("the tests name ports")
 }
 
-/// The head as the server behind gets it: with a path in its line, and without what is for the proxy.
+/// The head for the origin server: with a path in its request line, and without headers for the proxy.
 fn forwarded(head: &str) -> String {
     let (line, fields) = head.split_once("\r\n").expect("a head has a first line");
     let words: Vec<&str> = line.split(' ').collect();

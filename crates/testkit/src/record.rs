@@ -14,7 +14,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use http::HeaderMap;
 use serde_json::{Map, Value, json};
 
-/// The file of this test; none when nothing is recorded.
+/// The file of this test; `None` if nothing is recorded.
 static FILE: LazyLock<Option<Mutex<File>>> = LazyLock::new(open);
 
 /// Numbers exchanges by their beginnings, because they are written when they end; also polls and their attempts.
@@ -95,7 +95,7 @@ impl Drop for Exchange {
         entry.head.insert("received".to_owned(), json!(entry.received.len()));
         let line = Value::Object(entry.head).to_string();
         let bytes = [line.as_bytes(), b"\n", &entry.sent, &entry.received, b"\n"].concat();
-        // One write, so that a test that is killed leaves whole exchanges.
+        // One write, so that a killed test leaves only whole exchanges.
         file.lock().unwrap_or_else(PoisonError::into_inner).write_all(&bytes).expect("the recording can be written");
     }
 }

@@ -1,4 +1,5 @@
-//! A client's TLS connection to the server under test. HTTP on it is written by hand, so that one connection can be kept.
+//! A client's TLS connection to the server under test. Its HTTP is written by hand, so that one connection can be
+//! reused.
 
 use std::io;
 use std::net::SocketAddr;

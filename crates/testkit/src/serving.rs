@@ -1,4 +1,4 @@
-//! A server on a thread and a runtime of its own, so that a test may block, pause its clock or have no runtime at all.
+//! A server on a thread and a runtime of its own, so that a test may block, pause its clock or run without a runtime.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -7,7 +7,7 @@ use std::thread;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-/// Something that listens until it is dropped.
+/// A listener that serves until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Serving {
     address: SocketAddr,
@@ -17,7 +17,7 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    /// Starts what `serve` makes of a listener on a free port of the loopback interface.
+    /// Starts the future that `serve` returns for a listener on a free port of the loopback interface.
     pub(crate) fn start<F>(serve: impl FnOnce(tokio::net::TcpListener) -> F + Send + 'static) -> Self
     where
         F: Future<Output = ()>,
@@ -43,12 +43,12 @@ impl Serving {
         Self { address, runtime: handle, stop: Some(stop), thread: Some(thread) }
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where its work is done.
+    /// The runtime of the server.
     pub(crate) fn runtime(&self) -> &Handle {
         &self.runtime
     }
@@ -56,7 +56,7 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        // Sending fails only when the thread has ended already.
+        // Sending fails only if the thread has ended already.
         let _ = self.stop.take().map(|stop| stop.send(()));
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

@@ -16,7 +16,7 @@ static SCHEMAS: LazyLock<Value> = LazyLock::new(|| {
     serde_json::from_str(include_str!("../fixtures/open-responses.json")).expect("the fixture is JSON")
 });
 
-/// What is wrong with a value according to a schema of the specification (`ResponseResource`, `CompactResource` …).
+/// The violations of a value against a schema of the specification (`ResponseResource`, `CompactResource` …).
 pub fn violations(schema_name: &str, value: &Value) -> Vec<String> {
     static VALIDATORS: LazyLock<Mutex<HashMap<String, &'static Validator>>> = LazyLock::new(Mutex::default);
     let mut validators = VALIDATORS.lock().expect("compiling a schema does not panic");
@@ -36,12 +36,12 @@ pub fn violations(schema_name: &str, value: &Value) -> Vec<String> {
     problems.collect()
 }
 
-/// What is wrong with a whole answer to `POST /responses`.
+/// The violations of a whole answer to `POST /responses`.
 pub fn response_violations(response: &Value) -> Vec<String> {
     violations("ResponseResource", response)
 }
 
-/// What is wrong with the events of a stream, each against the schema for its type.
+/// The violations of the events of a stream, each against the schema for its type.
 pub fn stream_violations(events: &[Value]) -> Vec<String> {
     let schemas = event_schemas();
     let mut all = Vec::new();
@@ -69,7 +69,7 @@ fn compile(schema_name: &str) -> Validator {
     }
 }
 
-/// From the type of an event to the name of its schema.
+/// The names of the schemas by the type of their event.
 pub fn event_schemas() -> HashMap<&'static str, &'static str> {
     let schemas = SCHEMAS.as_object().expect("the fixture is an object");
     let events = schemas.iter().filter(|(name, _)| name.ends_with("StreamingEvent"));

@@ -1,16 +1,16 @@
-//! A strict reader for event streams as this server promises them, written apart from the server's own.
+//! A strict reader for this server's event streams, independent of the server's own.
 //!
-//! A browser forgives a lot; this reader does not. It wants lines that end in LF, at most one `event:` line followed by
-//! exactly one `data:` line, an empty line after every frame, and neither ids nor comments.
+//! A browser tolerates deviations; this reader does not. It requires lines that end in LF, at most one `event:` line
+//! followed by exactly one `data:` line, an empty line after every frame, and neither ids nor comments.
 
 use serde_json::Value;
 
 /// One frame of an event stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SseEvent {
-    /// What the `event:` line says.
+    /// The value of the `event:` line.
     pub event: Option<String>,
-    /// What the `data:` line says.
+    /// The value of the `data:` line.
     pub data: String,
 }
 
@@ -37,7 +37,7 @@ pub fn events(bytes: &[u8]) -> Vec<SseEvent> {
     }
 }
 
-/// All frames of a stream that has ended, or what is wrong with it.
+/// All frames of a stream that has ended, or its first error.
 pub fn try_events(bytes: &[u8]) -> Result<Vec<SseEvent>, String> {
     let mut reader = Reader::default();
     let events = reader.push(bytes)?;
@@ -60,7 +60,7 @@ pub fn json_events(bytes: &[u8]) -> Vec<Value> {
     checked.collect()
 }
 
-/// Complains unless every write holds whole frames.
+/// Returns an error unless every write contains only whole frames.
 pub fn check_writes(writes: &[impl AsRef<[u8]>]) -> Result<(), String> {
     for (index, write) in writes.iter().enumerate() {
         try_events(write.as_ref()).map_err(|problem| format!("write {index}: {problem}"))?;
@@ -87,7 +87,7 @@ impl Reader {
         Ok(events)
     }
 
-    /// Complains about a frame that was begun and never ended.
+    /// Returns an error if a frame was begun and not ended.
     pub(crate) fn finish(&self) -> Result<(), String> {
         match self.rest.is_empty() {
             true => Ok(()),

@@ -47,20 +47,20 @@ pub struct Request {
     pub body: Bytes,
 }
 
-/// How the reply to a request ended.
+/// The end of the reply to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyEnding {
-    /// The whole script was played.
+    /// The whole script was sent.
     Finished,
     /// The script closed or reset the connection.
     Cut,
-    /// The peer closed the connection while the script was still playing.
+    /// The peer closed the connection before the script had ended.
     PeerLeft,
 }
 
 #[derive(Debug)]
 struct State {
-    /// Its place among the upstreams of the test.
+    /// The number of the upstream within the test.
     number: u64,
     script: Mutex<Script>,
     log: watch::Sender<Log>,
@@ -80,7 +80,7 @@ struct PathScript {
     always: Option<Always>,
 }
 
-/// What is answered once a queue is empty.
+/// The reply when a queue is empty.
 enum Always {
     Same(Reply),
     Made(Box<dyn Fn(&Request) -> Reply + Send>),
@@ -126,9 +126,9 @@ impl Upstream {
         listener.local_addr().expect("a bound listener has an address")
     }
 
-    /// Adds a reply to the queue that serves every path without a queue of its own.
+    /// Adds a reply to the queue for all paths without a queue of their own.
     ///
-    /// `GET …/models` never takes from it: a server that lists models on its own account would eat the script.
+    /// `GET …/models` never takes a reply from it: a server that lists models by itself would use up the script.
     pub fn enqueue(&self, reply: Reply) {
         self.state.script().queue.push_back(reply);
     }
@@ -138,17 +138,18 @@ impl Upstream {
         self.state.script().path(suffix).queue.push_back(reply);
     }
 
-    /// Gives every request whose path ends in `suffix` this reply once the queue of the path is empty.
+    /// Sets the reply to every request whose path ends in `suffix` once the queue of the path is empty.
     pub fn always_for(&self, suffix: &str, reply: Reply) {
         self.state.script().path(suffix).always = Some(Always::Same(reply));
     }
 
-    /// Gives every request whose path ends in `suffix` the reply that is made of it, once the queue of the path is empty.
+    /// Sets a function that makes the reply to every request whose path ends in `suffix`, once the queue of the path is
+    /// empty.
     pub fn answer_for(&self, suffix: &str, answer: impl Fn(&Request) -> Reply + Send + 'static) {
         self.state.script().path(suffix).always = Some(Always::Made(Box::new(answer)));
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.serving.address()
     }
@@ -158,7 +159,7 @@ impl Upstream {
         format!("http://{}", self.address())
     }
 
-    /// What a configuration calls `base_url`: `http://127.0.0.1:PORT/v1`.
+    /// The value of `base_url` in a configuration: `http://127.0.0.1:PORT/v1`.
     pub fn base_url(&self) -> String {
         format!("http://{}/v1", self.address())
     }
@@ -182,7 +183,7 @@ impl Upstream {
         self.state.log.borrow().requests.get(index..).unwrap_or_default().to_vec()
     }
 
-    /// Gives every request this reply from now on, once the queue is empty.
+    /// Sets the reply to every request from now on, once the queue is empty.
     pub fn from_now_on(&self, reply: Reply) {
         self.state.script().always = Some(reply);
     }
@@ -192,7 +193,7 @@ impl Upstream {
         self.state.log.borrow().unscripted.clone()
     }
 
-    /// What was wrong with requests that could not be read.
+    /// The errors of requests that could not be read.
     pub fn malformed(&self) -> Vec<String> {
         self.state.log.borrow().malformed.clone()
     }
@@ -222,7 +223,7 @@ impl Upstream {
         }
     }
 
-    /// Waits until the reply to request `index` has ended, and says how.
+    /// Waits until the reply to request `index` has ended, and returns how.
     pub async fn wait_for_end(&self, index: usize) -> ReplyEnding {
         match self.wait(move |log| log.endings.get(index).copied().flatten()).await {
             Some(ending) => ending,
@@ -381,8 +382,8 @@ async fn serve(socket: TcpStream, state: &State) {
             () = incoming.closed() => ReplyEnding::PeerLeft,
         };
         if ending == ReplyEnding::Cut {
-            // The socket closes before the test is notified, so that what it does next meets a closed one. A dropped
-            // writing half would say a polite goodbye first, which a reset does not.
+            // The socket closes before the test is notified, so the test finds it closed. Dropping the writing half
+            // would first shut the connection down in order, which a reset must not do.
             writing.forget();
             drop(incoming);
             state.log.send_modify(|log| log.endings[index] = Some(ending));

@@ -6,6 +6,7 @@
 mod calibration;
 mod encoding;
 mod pieces;
+mod prompt_segments;
 mod table;
 
 use amalgam_core::TokenCount;
@@ -14,6 +15,7 @@ use amalgam_protocol::{Raw, Shape};
 use encoding::Encoder;
 
 pub use calibration::TokenCalibration;
+pub use prompt_segments::{PromptSegment, SegmentKind, prompt_segments};
 
 /// More text than this is not tokenized; the rest is taken to be like it.
 pub const COUNTED_BYTES: usize = 512 * 1024;
@@ -122,16 +124,27 @@ fn is_media(object: Raw<'_>) -> bool {
 }
 
 /// The beginning of a text, and the length of all of it.
-#[derive(Default)]
 struct Text {
     beginning: String,
     length: usize,
+    /// The largest length of the beginning.
+    limit: usize,
+}
+
+impl Default for Text {
+    fn default() -> Self {
+        Self::up_to(COUNTED_BYTES)
+    }
 }
 
 impl Text {
+    fn up_to(limit: usize) -> Self {
+        Self { beginning: String::new(), length: 0, limit }
+    }
+
     fn add(&mut self, text: &str) {
         self.length += text.len();
-        let room = text.floor_char_boundary(COUNTED_BYTES.saturating_sub(self.beginning.len()));
+        let room = text.floor_char_boundary(self.limit.saturating_sub(self.beginning.len()));
         self.beginning.push_str(text.get(..room).unwrap_or_default());
     }
 

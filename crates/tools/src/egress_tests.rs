@@ -69,12 +69,12 @@ async fn a_name_with_many_addresses_is_tried_at_a_few() {
     let addresses: Vec<_> = (1..100).map(|last| format!("93.184.216.{last}")).collect();
     let addresses: Vec<_> = addresses.iter().map(String::as_str).collect();
     assert_eq!(pinned("https://many.example/", &addresses, &[]).await.unwrap().len(), 4);
-    // Those beyond are checked all the same.
+    // Addresses beyond the limit are checked as well.
     let hidden = [&addresses[..], &["127.0.0.1"]].concat();
     assert!(pinned("https://many.example/", &hidden, &[]).await.is_err());
 }
 
-/// Knows no name.
+/// A resolver that resolves no name.
 struct Nothing;
 
 impl Resolve for Nothing {

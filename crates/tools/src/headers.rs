@@ -1,6 +1,7 @@
 //! Configured headers for a service: validated once, with secrets kept separate.
 
-use amalgam_core::TraceContext;
+use amalgam_core::{ToolCall, TraceContext};
+use amalgam_protocol::Writer;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret as _, SecretString};
 
@@ -65,10 +66,41 @@ pub(crate) fn value(text: &str) -> Option<HeaderValue> {
     Some(value)
 }
 
+/// The trace that a call of a tool belongs to, as other servers are told about it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CallTrace<'a> {
+    parent: TraceContext,
+    /// The caller's `tracestate`.
+    state: Option<&'a str>,
+}
+
+impl<'a> CallTrace<'a> {
+    pub(crate) fn of(call: &ToolCall<'a>) -> Option<Self> {
+        let state = call.scope.request().and_then(|request| request.trace_state());
+        Some(Self { parent: call.trace?, state: state.map(|state| &**state) })
+    }
+
+    /// Its headers, with their values.
+    fn headers(self) -> impl Iterator<Item = (&'static str, String)> {
+        let state = self.state.map(|state| (TraceContext::STATE_HEADER, state.to_owned()));
+        [(TraceContext::HEADER, self.parent.to_string())].into_iter().chain(state)
+    }
+
+    /// Writes it as the field `_meta` of a request of MCP, for servers that are not reached by HTTP.
+    pub(crate) fn write_meta(self, writer: &mut Writer) {
+        writer.key("_meta").object(|meta| self.headers().for_each(|(name, value)| meta.key(name).string(&value)));
+    }
+}
+
 /// Adds the trace that a call belongs to, unless the tool's own headers name one.
-pub(crate) fn pass_trace(headers: &mut HeaderMap, trace: Option<TraceContext>) {
-    if let Some(value) = trace.and_then(|trace| HeaderValue::try_from(trace.to_string()).ok()) {
-        headers.entry(TraceContext::HEADER).or_insert(value);
+pub(crate) fn pass_trace(headers: &mut HeaderMap, trace: Option<CallTrace<'_>>) {
+    if headers.contains_key(TraceContext::HEADER) {
+        return;
+    }
+    for (name, value) in trace.into_iter().flat_map(CallTrace::headers) {
+        if let Ok(value) = HeaderValue::try_from(value) {
+            headers.entry(name).or_insert(value);
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use self::answer::ResultPath;
 use self::template::{BodyTemplate, UrlTemplate};
 use crate::egress::{Egress, EgressLimits};
-use crate::headers::{self, HeaderText};
+use crate::headers::{self, CallTrace, HeaderText};
 use crate::secrets::Secrets;
 
 /// The maximum size of an answer.
@@ -83,7 +83,7 @@ impl HttpTool {
     async fn call(&self, call: ToolCall<'_>) -> Result<ToolOutput, ToolError> {
         let url = self.url.fill(call.arguments).map_err(ToolError::Refused)?;
         let mut headers = self.headers.clone();
-        headers::pass_trace(&mut headers, call.trace);
+        headers::pass_trace(&mut headers, CallTrace::of(&call));
         if self.method != Method::GET && !headers.contains_key(&IDEMPOTENCY_KEY) {
             // Our keys are plain text. Another one cannot be sent, but the call need not fail.
             if let Ok(key) = HeaderValue::from_str(call.key) {

@@ -11,7 +11,7 @@ mod stdio;
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-use amalgam_core::{BankFault, BoxFuture, Handler, Scope, ToolCall, ToolError, ToolOutput, TraceContext};
+use amalgam_core::{BankFault, BoxFuture, Handler, Scope, ToolCall, ToolError, ToolOutput};
 use amalgam_protocol::{Json, Raw, Writer};
 use secrecy::SecretString;
 use tokio::{
@@ -24,7 +24,7 @@ use self::listing::Listing;
 use self::rpc::Failure;
 use self::stdio::StdioLink;
 use crate::egress::Egress;
-use crate::headers::HeaderText;
+use crate::headers::{CallTrace, HeaderText};
 
 pub use self::listing::ListedTool;
 pub use self::stdio::find_program;
@@ -163,7 +163,7 @@ impl Inner {
         Ok(tools)
     }
 
-    async fn ask(&self, method: &'static str, params: Raw<'_>, trace: Option<TraceContext>) -> Result<Json, Failure> {
+    async fn ask(&self, method: &'static str, params: Raw<'_>, trace: Option<CallTrace<'_>>) -> Result<Json, Failure> {
         let answer = timeout(self.timeout, self.link.ask(method, params, trace)).await;
         answer.unwrap_or(Err(Failure::Tool(ToolError::TimedOut)))
     }
@@ -176,8 +176,8 @@ impl ToolList {
 }
 
 impl Link {
-    /// A trace is passed on where the protocol has a header for it.
-    async fn ask(&self, method: &'static str, params: Raw<'_>, trace: Option<TraceContext>) -> Result<Json, Failure> {
+    /// A trace is passed on in headers; requests to a process have it in their parameters.
+    async fn ask(&self, method: &'static str, params: Raw<'_>, trace: Option<CallTrace<'_>>) -> Result<Json, Failure> {
         match self {
             Self::Http(link) => link.ask(method, params, trace).await,
             Self::Stdio(link) => link.ask(method, params).await,
@@ -201,12 +201,16 @@ impl Handler for Tool {
     fn run<'a>(&'a self, call: ToolCall<'a>) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             self.server.0.check_owner(call.scope)?;
+            let trace = CallTrace::of(&call);
             let mut params = Writer::default();
             params.object(|params| {
                 params.key("name").string(&self.name);
                 params.key("arguments").raw(call.arguments);
+                if let (Some(trace), Link::Stdio(_)) = (trace, &self.server.0.link) {
+                    trace.write_meta(params);
+                }
             });
-            let result = self.server.0.ask("tools/call", Json::from_writer(params).raw(), call.trace).await?;
+            let result = self.server.0.ask("tools/call", Json::from_writer(params).raw(), trace).await?;
             result::output(result.raw())
         })
     }

@@ -157,6 +157,8 @@ def config_text(upstreams_url: str) -> str:
         ]
         for name in CODEX_NAMES:
             lines += [f'[models."{name}-{kind}"]', f'upstream = "{kind}"', f'model = "{MODELS[0]}"']
+        # Claude Code decides by the beginning of a model's name what it may send.
+        lines += [f'[models."claude-*-{kind}"]', f'upstream = "{kind}"', f'model = "{MODELS[0]}"']
     return "\n".join(lines) + "\n"
 
 

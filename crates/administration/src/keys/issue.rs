@@ -30,7 +30,7 @@ const PEPPER_BYTES: usize = 32;
 const LENGTH: usize = 43;
 const LETTERS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 const CREATE: AuditAction = AuditAction::new("key.create");
-/// The number of characters by which people tell keys apart.
+/// The number of characters of a key that are shown, so that users can tell keys apart.
 const SHOWN: usize = 10;
 
 /// The context that the value of this name is sealed for.
@@ -173,10 +173,10 @@ pub async fn issue(
     Ok(kept.then_some(IssuedKey { key, record }))
 }
 
-/// A new secret of 256 random bits behind this prefix.
+/// A new secret: this prefix and 256 random bits.
 pub(crate) fn secret_text(prefix: &str) -> SecretString {
     let mut rng = rand::rng();
-    // Reserved at once: a buffer that grows leaves copies of the key behind.
+    // Reserved at once: a buffer that grows would leave copies of the key in memory.
     let mut text = String::with_capacity(prefix.len() + LENGTH);
     text.push_str(prefix);
     for _ in 0..LENGTH {

@@ -15,7 +15,7 @@ use crate::{
 const NAMES: usize = 500;
 const NAME: usize = 256;
 
-/// Nothing above this is counted.
+/// The maximum of all numbers of a limit.
 const MOST: u64 = 1_000_000_000_000_000;
 
 /// A limit to store. Null is the same as absent: not limited.

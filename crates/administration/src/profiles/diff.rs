@@ -1,4 +1,4 @@
-//! What changed between two versions of a profile: its prompt line by line, its tools by name.
+//! The differences between two versions of a profile: its prompt line by line, its tools by name.
 
 use amalgam_core::store::AgentProfile;
 use schemars::JsonSchema;
@@ -70,7 +70,7 @@ enum Change {
 }
 
 impl ProfileDiff {
-    /// What `after` changed; `before` is none for the first version of all.
+    /// The changes of `after`; `before` is `None` for the first version.
     pub(super) fn between(before: Option<&AgentProfile>, after: &AgentProfile) -> Self {
         let (old_prompt, old_tools) = before.map_or(("", &[][..]), |before| (&before.prompt, &before.tools));
         Self {

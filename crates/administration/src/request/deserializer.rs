@@ -1,6 +1,6 @@
-//! Reads a JSON value into a serde type, with errors that name the field and say what is wrong with it.
+//! Reads a JSON value into a serde type, with errors that name the field and its mistake.
 //!
-//! `serde_json` knows the field only inside of a message, and cannot hand over a part of the text unchanged.
+//! The errors of `serde_json` name the field only inside a message, and it cannot return a part of the text unchanged.
 
 use std::{
     borrow::Cow,

@@ -14,9 +14,9 @@ use tracing::{debug, warn};
 
 use super::EventView;
 
-/// How often the queue is looked at.
+/// The interval at which the queue is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// How often old deliveries are deleted.
+/// The interval at which old deliveries are deleted.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(600);
 /// The maximum number of deliveries that this process sends at once.
 const AT_ONCE: usize = 16;
@@ -79,13 +79,8 @@ async fn deliver(app: &Application, due: DueDelivery) {
         Ok(status) => (Some(status), Some(format!("the endpoint answered with status {status}"))),
         Err(error) => (None, Some(error)),
     };
-    let next_at_ms = at_ms.saturating_add(pause_after(attempts));
-    let give_up = next_at_ms > queued_at_ms.saturating_add(GIVE_UP_AFTER.as_millis() as u64);
-    let status = match (&error, give_up) {
-        (None, _) => DeliveryStatus::Delivered,
-        (Some(_), false) => DeliveryStatus::Pending,
-        (Some(_), true) => DeliveryStatus::Failed,
-    };
+    let (failure, next_at_ms) = after_failure(queued_at_ms, attempts, at_ms);
+    let status = if error.is_none() { DeliveryStatus::Delivered } else { failure };
     if let Some(error) = &error {
         warn!(delivery = number, attempts = attempts + 1, "a webhook to {} failed: {error}", host_of(&url));
     }
@@ -112,6 +107,15 @@ async fn send(app: &Application, due: DueDelivery) -> Result<u16, String> {
     app.webhook_sender.post(&url, headers, body.into()).await
 }
 
+/// What becomes of a delivery whose attempt has failed after so many earlier ones, and when the next attempt is due.
+fn after_failure(queued_at_ms: u64, attempts: u64, at_ms: u64) -> (DeliveryStatus, u64) {
+    let next_at_ms = at_ms.saturating_add(pause_after(attempts));
+    match next_at_ms > queued_at_ms.saturating_add(GIVE_UP_AFTER.as_millis() as u64) {
+        false => (DeliveryStatus::Pending, next_at_ms),
+        true => (DeliveryStatus::Failed, next_at_ms),
+    }
+}
+
 /// Milliseconds until the next attempt after so many earlier ones.
 fn pause_after(attempts: u64) -> u64 {
     let at = usize::try_from(attempts).unwrap_or(usize::MAX).min(PAUSES.len() - 1);
@@ -134,6 +138,31 @@ fn host_of(url: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_delivery_is_tried_within_half_a_minute_then_less_often_and_given_up_after_a_day() {
+        const QUEUED: u64 = 1_700_000_000_000;
+        const HOUR: u64 = 3_600_000;
+        let (mut clock, mut attempts, mut pauses) = (QUEUED, 0, Vec::new());
+        let given_up_at = loop {
+            // Each attempt takes ten seconds until it fails.
+            clock += 10_000;
+            match after_failure(QUEUED, attempts, clock) {
+                (DeliveryStatus::Pending, next) => {
+                    pauses.push(next - clock);
+                    clock = next;
+                }
+                (DeliveryStatus::Failed, _) => break clock,
+                (DeliveryStatus::Delivered, _) => panic!("it has failed"),
+            }
+            attempts += 1;
+            assert!(attempts < 100, "it is never given up");
+        };
+        assert!(pauses[0] <= 30_000 && pauses.is_sorted(), "{pauses:?}");
+        let lasted = given_up_at - QUEUED;
+        assert!((12 * HOUR..=24 * HOUR).contains(&lasted), "{lasted} ms, {attempts} attempts");
+        assert!(clock + pauses[pauses.len() - 1] > QUEUED + 24 * HOUR, "the next attempt would be too late");
+    }
 
     #[test]
     fn a_signature_is_that_of_the_standard_webhooks_example() {

@@ -1,4 +1,4 @@
-//! `amalgam audit`: who changed what, and whether the record of it is intact.
+//! `amalgam audit`: lists the changes of the administration, and checks that their chain is intact.
 
 use std::process::ExitCode;
 

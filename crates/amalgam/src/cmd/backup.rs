@@ -110,7 +110,7 @@ async fn back_up(
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the backup says about the master key.
+/// The backup's statement about the master key.
 fn about_secret(manifest: &BackupManifest) -> &'static str {
     match manifest.includes_secret_key {
         true => "the master key is inside: keep the file as secret as the key",
@@ -137,7 +137,7 @@ async fn contents(config: &Config, file: &Path, writer: &mut BackupWriter) -> an
     match &config.store {
         StoreUrl::Sqlite(path) => {
             let path = path.canonicalize().with_context(context)?;
-            // The copy, and the same inside of the archive.
+            // Space for the copy, and for the same data inside the archive.
             let needed = Sqlite::size(&path).with_context(context)?.saturating_mul(2);
             require_room(folder_of(file), needed)?;
             let scratch = Scratch(writer.scratch());
@@ -167,7 +167,7 @@ async fn contents(config: &Config, file: &Path, writer: &mut BackupWriter) -> an
     }
 }
 
-/// Refuses to begin what cannot be completed.
+/// Refuses to begin a write for which the disk has too little space.
 pub(crate) fn require_room(folder: &Path, needed: u64) -> anyhow::Result<()> {
     let free = free_bytes(folder).with_context(|| format!("looking for room in {}", folder.display()))?;
     if free < needed {
@@ -176,7 +176,7 @@ pub(crate) fn require_room(folder: &Path, needed: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A file that is removed when it is not needed any more.
+/// A temporary file, which is removed when this is dropped.
 pub(crate) struct Scratch(pub(crate) PathBuf);
 
 impl Drop for Scratch {
@@ -185,14 +185,14 @@ impl Drop for Scratch {
     }
 }
 
-/// What `restore` reads: a backup, or a database that SQLite has copied.
+/// The input of `restore`: a backup, or a database that SQLite has copied.
 pub(crate) enum BackupFile {
     Archive(Box<BackupReader>),
     Database(PathBuf),
 }
 
 impl BackupFile {
-    /// Opens it; it is not checked yet.
+    /// Opens the file without checking it.
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
         let mut begin = [0; 16];
         let read = fs::File::open(path).and_then(|mut file| std::io::Read::read(&mut file, &mut begin));
@@ -210,7 +210,7 @@ pub(crate) fn verify_archive(archive: &BackupReader) -> anyhow::Result<()> {
     Ok(archive.verify(&mut |bytes| progress.add(bytes))?)
 }
 
-/// Checks the database that was extracted from an archive, whose manifest says what it has.
+/// Checks the database that was extracted from an archive against the archive's manifest.
 pub(crate) fn check_database(database: &Path, manifest: &BackupManifest) -> anyhow::Result<()> {
     let found = Sqlite::check_copy(database)?;
     if found.tables != manifest.tables || found.migrations != manifest.migrations {
@@ -267,7 +267,7 @@ fn run_verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The name of an engine, as manifests have it.
+/// The name of an engine in manifests.
 pub(crate) fn engine(store: StoreKind) -> &'static str {
     match store {
         StoreKind::Sqlite => "sqlite",

@@ -79,11 +79,12 @@ async fn check_agent(place: &ServerAddress, args: &ChatArgs, agent: &str) -> any
     let slug = utf8_percent_encode(agent, NON_ALPHANUMERIC);
     let get = |path: String| async move { server_client::get(place, key(args), args.user.as_deref(), &path).await };
     let (mut status, card) = get(format!("/v1/models/{slug}")).await?;
-    // A model goes before a profile of its name there; an administrator can tell whether there is one too.
+    // The server prefers a model to a profile with the same name; an administrator can check whether there is also such
+    // a profile.
     if status == StatusCode::OK && card["capabilities"]["wire"] != "profile" {
         (status, _) = get(format!("/admin/profiles/{slug}")).await?;
     }
-    // Whatever else is wrong is told when something is said.
+    // Other errors are reported when the first message is sent.
     match status {
         StatusCode::NOT_FOUND => {
             bail!("the tenant has no active agent `{agent}`; `amalgam check --tenant ID` lists them")
@@ -124,7 +125,7 @@ fn secret(text: &str) -> Result<SecretString, String> {
     }
 }
 
-/// What a server says that did not take a message: `detail`, or what is wrong by field.
+/// The error message of a server that refused a message: `detail`, or the errors by field.
 fn refusal(status: StatusCode, body: &[u8]) -> String {
     let Ok(Value::Object(fields)) = serde_json::from_slice(body) else {
         return format!("the server answered {status}");

@@ -63,7 +63,8 @@ pub(crate) async fn run(args: CheckArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The status of the store in a word. An unreachable store is no fault of the configuration: it may be up later.
+/// The status of the store in a word. An unreachable store is not an error of the configuration: it may be available
+/// later.
 async fn store_state(loaded: &mut LoadedConfig) -> (&'static str, Option<Arc<dyn Store>>) {
     let (look, store) = storage::inspect(&loaded.config.store, loaded.config.pool).await;
     let state = match look {
@@ -98,7 +99,7 @@ fn as_text(loaded: &LoadedConfig) -> String {
     heading + &columns(&rows)
 }
 
-/// A line for each row, behind the one before.
+/// Formats rows as lines with aligned columns.
 fn columns(rows: &[[String; 3]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
     // One very long value must not push every origin off the screen.
@@ -128,19 +129,10 @@ fn value_as_text(value: &Value) -> String {
 }
 
 fn as_json(loaded: &LoadedConfig, store: &str) -> Value {
-    let setting = |setting: &Setting| {
-        let mut object = origin_as_json(&setting.origin);
-        object["key"] = json!(setting.key);
-        object["value"] = match &setting.value {
-            DisplayedValue::Value(value) => value.clone(),
-            DisplayedValue::Unset(_) => Value::Null,
-        };
-        object
-    };
     json!({
         "valid": true,
         "file": loaded.config.file,
-        "settings": loaded.settings.iter().map(setting).collect::<Vec<_>>(),
+        "settings": loaded.settings.iter().map(Setting::view).collect::<Vec<_>>(),
         "store": store,
         "warnings": loaded.warnings,
     })

@@ -67,7 +67,7 @@ pub(crate) fn link(address: &str, token: &SecretString) -> String {
     format!("{}/console/#link={}", address.trim_end_matches('/'), token.expose_secret())
 }
 
-/// Where the configured server has its administration.
+/// The address of the configured server's administration.
 fn address(config: &Config) -> String {
     let scheme = if config.server.tls.is_some() { "https" } else { "http" };
     match (&config.server.public_url, config.is_local()) {

@@ -1,10 +1,11 @@
-//! `amalgam copy`: moves a store from SQLite to PostgreSQL, and compares both at the end.
+//! `amalgam copy`: copies a store from SQLite to PostgreSQL, and compares both at the end.
 //!
-//! A thread reads the source; rows arrive here in batches, each of which is one transaction of the target. A copy that was
-//! interrupted continues behind the last batch that the target has.
+//! A thread reads the source; rows arrive here in batches, each of which is one transaction of the target. A copy that
+//! was interrupted continues after the last batch that the target has.
 
 use std::process::ExitCode;
 
+use amalgam_core::AuditAction;
 use amalgam_store::transfer::{TableDigest, TransferTable};
 use amalgam_store_postgres::{CopyTarget, Postgres, PostgresBackupError};
 use amalgam_store_sqlite::{Sqlite, SqliteCopyError, SqliteExport};
@@ -17,17 +18,19 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::spawn_blocking;
 
 use crate::cli::ConfigArgs;
-use crate::command_context::configuration;
+use crate::command_context::{configuration, record};
 use crate::progress::Progress;
 use crate::storage;
 use crate::terminal::{print_json, print_stderr, print_stdout};
 use amalgam_configuration::StoreUrl;
 
-/// A batch is complete when it has so many bytes or rows.
+/// A batch is complete when it has this many bytes or rows.
 const BATCH_BYTES: usize = 4 << 20;
 const BATCH_ROWS: u64 = 2_000;
-/// The thread that reads is at most so many batches ahead; then it waits.
+/// The number of batches that the reading thread may be ahead; then it waits.
 const AHEAD: usize = 2;
+
+const COPY: AuditAction = AuditAction::new("store.copy");
 
 #[derive(Debug, Args)]
 pub(crate) struct CopyArgs {
@@ -48,13 +51,13 @@ fn store_url(text: &str) -> Result<StoreUrl, String> {
     StoreUrl::read(&SecretString::from(text.to_owned()))
 }
 
-/// Rows on their way.
+/// Rows that were read and have to be written.
 struct Batch {
     lines: Vec<u8>,
     rows: u64,
 }
 
-/// What became of a table.
+/// The result of copying a table.
 struct CopiedTable {
     name: String,
     digest: TableDigest,
@@ -112,11 +115,14 @@ pub(crate) async fn run(args: CopyArgs) -> anyhow::Result<ExitCode> {
     drop(progress);
     let last = |table: &str| export.last_number(table).map_err(|error| PostgresBackupError::Source(Box::new(error)));
     target.finish(last).await.with_context(to)?;
+    let rows: u64 = copied.iter().map(|table| table.digest.rows).sum();
+    let details = json!({"from": args.from.to_string(), "rows": rows, "tables": copied.len()});
+    record(&args.to, pool, COPY, &details).await?;
     report(&args.from, &args.to, &copied, args.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Copies what the target lacks of a table; the source comes back from the thread that has read it.
+/// Copies the rows of a table that the target lacks; returns the source, which the reading thread used.
 async fn copy_table(
     export: SqliteExport,
     target: &mut CopyTarget,
@@ -130,7 +136,7 @@ async fn copy_table(
         (digest, export)
     });
     let written = write_batches(&mut batches, target, table).await;
-    // A thread that waits for room in the channel ends.
+    // Ends a thread that waits for space in the channel.
     drop(batches);
     let (digest, export) = reading.await.context("reading the source")?;
     written?;
@@ -150,7 +156,7 @@ async fn write_batches(
     Ok(())
 }
 
-/// Sends all rows behind the first `skipped` in batches; the digest is that of all rows.
+/// Sends all rows after the first `skipped` in batches; the digest is that of all rows.
 fn read_table(
     export: &SqliteExport,
     table: &TransferTable,

@@ -1,5 +1,7 @@
 //! `amalgam courses`: a tenant's course catalogue. A running server uses imported courses at once.
 
+mod learners;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -15,11 +17,11 @@ use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::cli::ConfigArgs;
+use crate::cli::{ConfigArgs, TenantArgs};
 use crate::command_context::{CommandContext, now_ms};
 use crate::progress::Progress;
 use crate::table::table;
-use crate::terminal::{print_json, print_stderr, print_stdout};
+use crate::terminal::{print_json, print_object, print_stderr, print_stdout};
 
 /// The batch size for writing courses: large enough to be quick, small enough for visible progress.
 const AT_ONCE: usize = 500;
@@ -40,6 +42,24 @@ enum Action {
     Import(ImportArgs),
     /// List all available courses, or search results with the best match first
     List(ListArgs),
+    /// Print a course, also one that is not offered, as JSON
+    Show {
+        /// Course number
+        #[arg(value_name = "COURSE_ID")]
+        id: String,
+        #[command(flatten)]
+        common: TenantArgs,
+    },
+    /// Delete courses, with what learners have of them
+    Remove {
+        /// Course numbers
+        #[arg(value_name = "COURSE_ID", required = true)]
+        ids: Vec<i64>,
+        #[command(flatten)]
+        common: TenantArgs,
+    },
+    /// Import, list and remove what single learners have of courses
+    Learners(learners::LearnersArgs),
 }
 
 #[derive(Debug, Args)]
@@ -79,7 +99,25 @@ pub(crate) async fn run(args: CoursesArgs) -> anyhow::Result<ExitCode> {
     match args.action {
         Action::Import(args) => import(args).await,
         Action::List(args) => list(args).await,
+        Action::Show { id, common } => {
+            let (context, scope) = CommandContext::read_tenant(&common).await?;
+            print_object(&context.administration().course(&scope, &id).await?)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Action::Remove { ids, common } => remove(&ids, &common).await,
+        Action::Learners(args) => learners::run(args).await,
     }
+}
+
+async fn remove(ids: &[i64], common: &TenantArgs) -> anyhow::Result<ExitCode> {
+    let (context, scope) = CommandContext::open_tenant(common).await?;
+    let body = json!({"delete": ids}).to_string().into();
+    let changes = context.administration().change_courses(&scope, &body).await?;
+    match common.json {
+        true => print_object(&changes)?,
+        false => print_stdout(format_args!("{} deleted", changes.deleted))?,
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Invalid rows make the command fail even if the valid ones were imported, so that scripts notice them.
@@ -143,11 +181,12 @@ fn print_faults(file: &Path, contents: &CourseFile) {
 
 async fn list(args: ListArgs) -> anyhow::Result<ExitCode> {
     let context = CommandContext::open_read_only(args.config).await?;
-    let scope = context.administrator(args.tenant_id).await?;
+    context.administrator(args.tenant_id).await?;
+    let within = Within::Named(Operator::of_this_process(), args.tenant_id);
     let words = args.query.as_deref().map(search::words).unwrap_or_default();
     let mut found: Vec<Course> = Vec::new();
     loop {
-        let page = context.store.search_courses(&scope, &words, found.len() as u64, PAGE).await?;
+        let page = context.store.search_courses_within(within, &words, found.len() as u64, PAGE).await?;
         let last = page.courses.len() < PAGE;
         found.extend(page.courses);
         if last {
@@ -192,7 +231,7 @@ fn as_json(imported: &ImportCounts, contents: &CourseFile) -> Value {
     })
 }
 
-/// A course with the names that a file of courses has.
+/// A course with the field names of a file of courses.
 fn course_as_json(course: &Course) -> Value {
     json!({
         "id": course.id,

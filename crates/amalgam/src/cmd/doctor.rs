@@ -1,6 +1,6 @@
 //! `amalgam doctor`: diagnoses the installation on this machine.
 //!
-//! Every finding says what to do about it. Nothing is changed: a data folder that is absent stays absent.
+//! Every finding contains the remedy. The command changes nothing: it does not create a missing data folder.
 
 mod machine;
 
@@ -33,7 +33,7 @@ use amalgam_configuration::{Config, ListenAddress, McpConfig, McpTransport, Sour
 /// The timeout for another process on the same port.
 const NEIGHBOUR_PATIENCE: Duration = Duration::from_secs(3);
 
-/// More than the size of our OpenAPI document.
+/// A limit above the size of this server's OpenAPI document.
 const NEIGHBOUR_BYTES: u64 = 4 * 1024 * 1024;
 
 #[derive(Debug, Args)]
@@ -51,7 +51,7 @@ struct Finding {
     check: String,
     status: Status,
     detail: String,
-    /// What to do about it.
+    /// The remedy.
     hint: Option<String>,
 }
 
@@ -96,6 +96,10 @@ async fn examine(args: ConfigArgs) -> Vec<Finding> {
     if !config.is_local() {
         findings.push(listener(&config.server.admin_listen).await);
     }
+    if let Some(metrics) = &config.metrics_listen {
+        findings.push(listener(metrics).await);
+    }
+    findings.extend(config.server.tls.as_ref().map(machine::server_certificate));
     findings.push(machine::open_files(&config));
     findings.push(data_folder(&config.data));
     findings.push(machine::disk_space(existing_folder(&config.data)));
@@ -116,7 +120,7 @@ async fn examine(args: ConfigArgs) -> Vec<Finding> {
 
 /// The model for callers that name none.
 async fn door_models(config: &Config) -> Vec<Finding> {
-    // Upstreams are only asked what they have, so that nothing is sealed.
+    // Upstreams are only asked for their models, so nothing is sealed.
     let seal: Arc<dyn Seal> = Arc::new(Sealer::new(&KeyRing::temporary()));
     let Ok(names) = wire_up::names(config, &seal, &SystemClock) else { return Vec::new() };
     let model = DisplayedModel::of(config, &names).await;
@@ -171,7 +175,7 @@ async fn port(listen: SocketAddr) -> Finding {
     }
 }
 
-/// Whether the process on the port is an Amalgam server: it serves our OpenAPI document.
+/// Whether the process on the port is an Amalgam server: it serves this program's OpenAPI document.
 async fn is_amalgam(listen: SocketAddr) -> bool {
     let mut target = listen;
     if target.ip().is_unspecified() {
@@ -180,7 +184,7 @@ async fn is_amalgam(listen: SocketAddr) -> bool {
     }
     let asking = async {
         let mut stream = TcpStream::connect(target).await.ok()?;
-        // HTTP/1.0, so that the answer is neither in chunks nor followed by silence.
+        // HTTP/1.0, so that the response is not chunked and the server closes the connection after it.
         let request = format!("GET /openapi.json HTTP/1.0\r\nHost: {target}\r\n\r\n");
         stream.write_all(request.as_bytes()).await.ok()?;
         let mut answer = Vec::new();
@@ -332,7 +336,7 @@ async fn mcp_finding(mcp: &McpConfig) -> Finding {
     }
 }
 
-/// What may be wrong with the way to an address.
+/// Possible problems on the route to an address.
 fn way_to(url: &str) -> &'static str {
     match url.starts_with("https:") {
         true => "check the address and the network; SSL_CERT_FILE names the authorities to trust, if not the system's",

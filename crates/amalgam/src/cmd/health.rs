@@ -36,11 +36,11 @@ pub(crate) struct HealthArgs {
     json: bool,
 }
 
-/// What a server reports about itself, or why it does not.
+/// A server's report about itself, or why there is none.
 #[derive(Debug, Serialize)]
 struct Health {
     healthy: bool,
-    /// `ready`, `draining`, `store_unavailable`; `unreachable` if there is no such answer.
+    /// `ready`, `draining`, `store_unavailable`; `unreachable` without such a report.
     status: String,
     url: Option<String>,
     turns_in_flight: Option<u64>,
@@ -48,7 +48,7 @@ struct Health {
     error: Option<String>,
 }
 
-/// Exits with 0 if the server is ready, else with 1: supervisors give other codes a meaning of their own.
+/// Exits with 0 if the server is ready, otherwise with 1: supervisors interpret other codes in their own way.
 pub(crate) async fn run(args: HealthArgs) -> anyhow::Result<ExitCode> {
     let health = examine(&args).await;
     match args.json {
@@ -79,7 +79,7 @@ async fn examine(args: &HealthArgs) -> Health {
     }
 }
 
-/// What the server says at `/readyz`.
+/// The server's response at `/readyz`.
 async fn readiness(url: &str, certificate: Option<&Path>) -> anyhow::Result<(StatusCode, Value)> {
     let address = ServerAddress::read(url)?;
     let address = match certificate {

@@ -122,7 +122,7 @@ async fn create(args: CreateArgs) -> anyhow::Result<()> {
     if args.common.json {
         return Ok(print_json(&json!(NewKeyView::from(issued)))?);
     }
-    // Alone on standard output, for scripts; the rest is for people.
+    // The key alone on standard output, for scripts; the other output is for users.
     print_stdout(issued.key.expose_secret())?;
     let rights: Vec<&str> = issued.record.rights.names().collect();
     print_stderr(format_args!(

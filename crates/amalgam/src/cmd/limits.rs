@@ -141,7 +141,7 @@ fn kind(text: &str) -> Result<LimitKind, String> {
     LimitKind::named(text).ok_or_else(|| LimitKind::ALL.map(LimitKind::name).join(", "))
 }
 
-/// The body of the API that the flags mean.
+/// The body of the API request that the flags describe.
 fn body(args: &SetArgs) -> Value {
     let mut body = Map::new();
     for (name, limit) in [
@@ -152,7 +152,7 @@ fn body(args: &SetArgs) -> Value {
         body.extend(limit.map(|limit| (name.to_owned(), json!(limit))));
     }
     if let (Some(amount), Some(period)) = (args.budget, &args.period) {
-        // A whole number of tokens is written as one.
+        // A whole number of tokens is sent as an integer.
         let amount = match amount.fract() == 0.0 && (0.0..1e15).contains(&amount) {
             true => json!(amount as u64),
             false => json!(amount),
@@ -193,7 +193,7 @@ fn as_table(limits: &[LimitView]) -> String {
     table(headings, &limits.iter().map(row).collect::<Vec<_>>())
 }
 
-/// Used and reserved.
+/// The sum of used and reserved amounts.
 fn taken(window: &WindowUsage) -> String {
     match (window.used, window.reserved) {
         (Amount::Count(used), Amount::Count(reserved)) => (used + reserved).to_string(),

@@ -80,7 +80,7 @@ pub(crate) async fn run(args: MigrateArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The copy that the migration has made: of an SQLite database that held something.
+/// The copy that the migration has made: of an SQLite database with data.
 fn copy_before(store: &StoreUrl, before: &[MigrationStatus]) -> Option<PathBuf> {
     let StoreUrl::Sqlite(path) = store else { return None };
     let version = before.iter().filter(|one| one.applied).map(|one| one.version).max()?;

@@ -50,6 +50,13 @@ pub(crate) async fn run(args: PricesArgs) -> anyhow::Result<ExitCode> {
             for skipped in &report.skipped {
                 print_stdout(format_args!("skipped {}: {}", skipped.model, skipped.reason))?;
             }
+            for tiered in &report.tiered {
+                let rates = tiered.rates.join(", ");
+                print_stdout(format_args!(
+                    "{}: not applied, so calls may cost more than is booked: {rates}",
+                    tiered.model
+                ))?;
+            }
             print_stdout(format_args!(
                 "imported {} prices, skipped {}; running servers use them within 5 seconds",
                 report.imported.len(),

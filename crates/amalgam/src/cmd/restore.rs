@@ -1,4 +1,4 @@
-//! `amalgam restore`: replaces the contents of the configured store by those of a backup, at once or not at all.
+//! `amalgam restore`: replaces the contents of the configured store by those of a backup, completely or not at all.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use amalgam_core::AuditAction;
 use amalgam_store::backup::{BackupManifest, BackupReader, DATABASE, SECRET_KEY, StoreKind, folder_of, with_suffix};
 use amalgam_store_postgres::Postgres;
 use amalgam_store_sqlite::Sqlite;
@@ -16,11 +17,13 @@ use serde_json::json;
 
 use super::backup::{BackupFile, Scratch, check_database, engine, require_room, verify_archive};
 use crate::cli::ConfigArgs;
-use crate::command_context::configuration;
+use crate::command_context::{configuration, record};
 use crate::progress::Progress;
 use crate::storage;
 use crate::terminal::{print_json, print_stderr, print_stdout};
 use amalgam_configuration::{Config, StoreUrl};
+
+const RESTORE: AuditAction = AuditAction::new("store.restore");
 
 #[derive(Debug, Args)]
 pub(crate) struct RestoreArgs {
@@ -91,6 +94,11 @@ pub(crate) async fn run(args: RestoreArgs) -> anyhow::Result<ExitCode> {
         ),
     };
     let pending = storage::status(&config.store, config.pool).await?.iter().filter(|one| !one.applied).count();
+    // The tables of a store that an older version has written may be others: it has no entry.
+    if pending == 0 {
+        let details = json!({"file": args.file, "rows": manifest.rows(), "schema_version": manifest.schema_version});
+        record(&config.store, config.pool, RESTORE, &details).await?;
+    }
     match args.json {
         true => print_json(&json!({
             "store": config.store.to_string(),
@@ -111,7 +119,7 @@ pub(crate) async fn run(args: RestoreArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses a store that holds something, unless it may be replaced, and one that is in use in any case.
+/// Refuses a store with data, unless it may be replaced, and a store in use in any case.
 async fn refuse_data(config: &Config, force: bool) -> anyhow::Result<()> {
     let empty = match &config.store {
         StoreUrl::Sqlite(path) => Sqlite::is_empty(path).map_err(anyhow::Error::from),
@@ -131,7 +139,7 @@ async fn refuse_data(config: &Config, force: bool) -> anyhow::Result<()> {
     }
 }
 
-/// The new database is complete and checked beside the old one before it takes its place.
+/// The new database is complete and checked beside the old one before it replaces it.
 fn restore_sqlite(path: &Path, file: &BackupFile) -> anyhow::Result<BackupManifest> {
     let _locked = Sqlite::lock_against_servers(path)?;
     let database = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
@@ -187,7 +195,7 @@ fn new_secret(config: &Config, archive: &BackupReader, force: bool) -> anyhow::R
     }
 }
 
-/// Writes the key. One that is there stays, under another name.
+/// Writes the key. An existing key file is renamed, not overwritten.
 fn write_secret(path: &Path, secret: &str) -> anyhow::Result<()> {
     let context = || format!("writing {}", path.display());
     if path.exists() {

@@ -178,7 +178,7 @@ fn found<T>(result: Result<T, Fault>, tenant_id: i64) -> anyhow::Result<T> {
     reworded(result, FaultKind::NotFound, || format!("there is no tenant {tenant_id}"))
 }
 
-/// The tools of these names, each once; all of them where none is named.
+/// The tools with these names, each once; all tools if no name is given.
 fn chosen(names: &[String]) -> anyhow::Result<Vec<ToolSeed>> {
     let unknown: Vec<&str> = names.iter().map(String::as_str).filter(|name| ToolSeed::named(name).is_none()).collect();
     if !unknown.is_empty() {
@@ -197,7 +197,7 @@ async fn put_tools(context: &CommandContext, seeds: &[ToolSeed]) -> anyhow::Resu
     Ok(seeded)
 }
 
-/// The tenants that are meant, each once, all of which exist.
+/// The tenants that the flags select, each once. Fails if one does not exist.
 async fn targets(context: &CommandContext, targets: Targets) -> anyhow::Result<Vec<i64>> {
     if targets.all_tenants {
         return Ok(tenants::all(context.administration()).await?.iter().map(|tenant| tenant.id).collect());

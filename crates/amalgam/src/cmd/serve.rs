@@ -1,6 +1,6 @@
 //! `amalgam serve`: runs the server until SIGTERM or SIGINT.
 
-mod certificates;
+pub(super) mod certificates;
 mod service_manager;
 mod signals;
 mod sockets;
@@ -10,8 +10,13 @@ mod unix_socket;
 use std::sync::Arc;
 use std::time::Duration;
 
-use amalgam_administration::{reload::ReloadCaller, webhooks::deliver_webhooks};
+use amalgam_administration::{
+    Administration,
+    reload::{ConfigurationRequest, ReloadReport},
+    webhooks::deliver_webhooks,
+};
 use amalgam_app::turns::QueueRunner;
+use amalgam_core::{Actor, Operator};
 use amalgam_engine::Runner;
 use amalgam_server::ServerTls;
 use anyhow::Context as _;
@@ -25,6 +30,7 @@ use self::sockets::{Listener, PassedSockets};
 use crate::cli::ConfigArgs;
 use crate::default_model::DisplayedModel;
 use crate::logs::{self, LogFilter};
+use crate::machine;
 use crate::reload::Reloader;
 use crate::terminal::print_stdout;
 use crate::wire_up::{self, AssembledServer};
@@ -42,7 +48,7 @@ pub(crate) struct ServeArgs {
     config: ConfigArgs,
 }
 
-/// What `run` starts with: gathered before the runtime has threads.
+/// The input of `run`: gathered before the runtime has threads.
 pub(crate) struct ServeInput {
     flags: Flags,
     config: Config,
@@ -73,8 +79,8 @@ pub(crate) async fn run(input: ServeInput) -> anyhow::Result<()> {
     // Links in answers name the port, which may be any free one.
     let main = listen("listen", &config.server.listen)?;
     let url = main.address.url(main.scheme());
-    let AssembledServer { application, names, engine, live, reload_callers, tools, housekeeping, first_key } =
-        wire_up::assemble(&config, &url).await?;
+    let AssembledServer { application, names, engine, live, reload_callers, tools, housekeeping, first_key, refusals } =
+        wire_up::assemble(&config, &url, tls.as_ref()).await?;
     let (app, auth, admission) = (live.server.clone(), live.auth.clone(), live.admission.clone());
     let telemetry = live.telemetry.clone();
     let runner = Arc::new(QueueRunner::new(&application));
@@ -104,7 +110,7 @@ pub(crate) async fn run(input: ServeInput) -> anyhow::Result<()> {
     notify(ServiceState::Ready);
 
     let (stopping, stop) = watch::channel(false);
-    // A reload changes nothing that deliveries use.
+    // A reload changes nothing that webhook deliveries use.
     let delivering = application.load();
     let reloader = Reloader { flags, config: config.clone(), settings, log, application, live };
     let shutdown = async {
@@ -120,7 +126,7 @@ pub(crate) async fn run(input: ServeInput) -> anyhow::Result<()> {
         // Turns that are not stored by then are recovered by another process or at the next start.
         tokio::time::sleep(config.server.drain_timeout - patience + STORE_TIMEOUT).await;
     };
-    let limits = || wire_up::listener(&config);
+    let limits = || wire_up::listener(&config, refusals.clone());
     let serving = async {
         match admin {
             None => main.serve(amalgam_server::router(app.clone()), limits(), stop.clone()).await,
@@ -136,7 +142,7 @@ pub(crate) async fn run(input: ServeInput) -> anyhow::Result<()> {
             metrics.serve(amalgam_server::metrics(app.clone()), limits(), stop.clone()).await;
         }
     };
-    // Turns whose caller has left have as long as those whose caller waits.
+    // Turns without a connected caller have as much time to end as the others.
     let working = async {
         let (report, ()) = tokio::join!(serving, metrics);
         engine.wait_for_tasks().await;
@@ -153,7 +159,7 @@ pub(crate) async fn run(input: ServeInput) -> anyhow::Result<()> {
             feed_watchdog(),
         )
     };
-    // Only the work ends; the others go on for as long as it does.
+    // Waits only for `work`; the other tasks run until it has ended.
     let report = tokio::select! {
         report = working => Some(report),
         () = shutdown => None,
@@ -172,7 +178,7 @@ pub(crate) async fn run(input: ServeInput) -> anyhow::Result<()> {
 /// to stop.
 async fn reload_until_stop(
     signals: &mut Signals,
-    mut callers: mpsc::Receiver<ReloadCaller>,
+    mut callers: mpsc::Receiver<ConfigurationRequest>,
     mut reloader: Reloader,
     tls: Option<&ServerTls>,
 ) {
@@ -184,19 +190,43 @@ async fn reload_until_stop(
                 ProcessSignal::Reload => None,
             },
             // The application holds a sender for as long as this runs.
-            Some(caller) = callers.recv() => Some(caller),
+            Some(request) = callers.recv() => match request {
+                ConfigurationRequest::Reload(caller) => Some(caller),
+                // The callers may have left.
+                ConfigurationRequest::Preview(caller) => {
+                    let _ = caller.send(reloader.preview());
+                    continue;
+                }
+                ConfigurationRequest::Show(caller) => {
+                    let _ = caller.send(reloader.show());
+                    continue;
+                }
+            },
         };
         notify(ServiceState::Reloading);
         certificates::refresh(tls).await;
         let result = reloader.reload().await;
-        if result.is_ok() {
+        if let Ok(report) = &result {
             startup::log_reloadable(&reloader.config);
+            // The handler of a caller's request records who it was.
+            if caller.is_none() {
+                record_signalled(&reloader, report).await;
+            }
         }
-        // The caller may have left.
+        // The caller may have disconnected.
         if let Some(caller) = caller {
             let _ = caller.send(result);
         }
         notify(ServiceState::Ready);
+    }
+}
+
+/// Appends a reload by SIGHUP to the audit.
+async fn record_signalled(reloader: &Reloader, report: &ReloadReport) {
+    let application = reloader.application.load();
+    let administration = Administration::new(&application, Actor::server(machine::host_name()));
+    if let Err(fault) = administration.record_reload(Operator::of_this_process(), report).await {
+        warn!("the reload could not be added to the audit: {}", fault.explained());
     }
 }
 

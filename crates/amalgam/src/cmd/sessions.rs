@@ -5,11 +5,12 @@ use std::process::ExitCode;
 use amalgam_administration::{all_pages, sessions::SessionView};
 use amalgam_core::store::{Order, Page};
 use clap::{Args, Subcommand};
+use serde_json::json;
 
 use crate::cli::TenantArgs;
 use crate::command_context::CommandContext;
 use crate::table::{moment, table};
-use crate::terminal::{print_list, print_object, print_stdout};
+use crate::terminal::{print_json, print_list, print_object, print_stdout};
 
 /// The newest messages that `show` prints.
 const MESSAGES: usize = 100;
@@ -27,6 +28,22 @@ enum Action {
         /// Only threads of this user
         #[arg(long)]
         user: Option<String>,
+        #[command(flatten)]
+        common: TenantArgs,
+    },
+    /// Close a thread: the user's next message begins another one
+    Close {
+        /// Session id
+        #[arg(value_name = "SESSION_ID")]
+        id: String,
+        #[command(flatten)]
+        common: TenantArgs,
+    },
+    /// Delete a thread with its messages and the responses of its turns
+    Delete {
+        /// Session id
+        #[arg(value_name = "SESSION_ID")]
+        id: String,
         #[command(flatten)]
         common: TenantArgs,
     },
@@ -50,6 +67,22 @@ pub(crate) async fn run(args: SessionsArgs) -> anyhow::Result<ExitCode> {
             match common.json {
                 true => print_list(&sessions)?,
                 false => print_stdout(as_table(&sessions))?,
+            }
+        }
+        Action::Close { id, common } => {
+            let (context, scope) = CommandContext::open_tenant(&common).await?;
+            let closed = context.administration().close_session(&scope, &id).await?;
+            match common.json {
+                true => print_object(&closed)?,
+                false => print_stdout(format_args!("closed {id}"))?,
+            }
+        }
+        Action::Delete { id, common } => {
+            let (context, scope) = CommandContext::open_tenant(&common).await?;
+            context.administration().delete_session(&scope, &id).await?;
+            match common.json {
+                true => print_json(&json!({"id": id, "deleted": true}))?,
+                false => print_stdout(format_args!("deleted {id}"))?,
             }
         }
         Action::Show { id, common } => {

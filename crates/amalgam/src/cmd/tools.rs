@@ -169,7 +169,7 @@ impl BankContext {
         let seal: Arc<dyn Seal> = Arc::new(seal);
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let names = wire_up::names(&command.config, &seal, &*clock)?;
-        let knowledge = wire_up::knowledge(&command.store, names);
+        let knowledge = wire_up::knowledge(&command.store, names, &wire_up::clock());
         let server = &command.config.server;
         let url = server.listen.url(if server.tls.is_some() { "https" } else { "http" });
         let tool_registry = wire_up::tool_registry(&command.config, &command.store, &knowledge, &seal, &clock, &url)?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use amalgam_administration::turn_list::{TurnQuery, TurnRow};
 use amalgam_core::Scope;
-use amalgam_core::store::{Order, Page};
+use amalgam_core::store::{CallBodies, Order, Page};
 use clap::{Args, Subcommand};
 
 use crate::cli::StoreArgs;
@@ -70,7 +70,7 @@ struct FilterArgs {
     /// Owner
     #[arg(long)]
     user: Option<String>,
-    /// API: `responses`, `assistant` or `execute`
+    /// API: `responses`, `chat_completions`, `embeddings`, `assistant` or `execute`
     #[arg(long)]
     door: Option<String>,
     /// Id of the session
@@ -106,6 +106,18 @@ struct FilterArgs {
     /// Created before this time, RFC 3339
     #[arg(long, value_name = "TIME")]
     to: Option<String>,
+    /// Ended after this many milliseconds or more
+    #[arg(long, value_name = "MS")]
+    min_duration_ms: Option<String>,
+    /// Ended within this many milliseconds
+    #[arg(long, value_name = "MS")]
+    max_duration_ms: Option<String>,
+    /// Known cost of at least this much
+    #[arg(long, value_name = "USD")]
+    min_cost_usd: Option<String>,
+    /// Known cost of at most this much
+    #[arg(long, value_name = "USD")]
+    max_cost_usd: Option<String>,
 }
 
 impl FilterArgs {
@@ -126,6 +138,10 @@ impl FilterArgs {
             "q" => self.q.as_deref(),
             "from" => self.from.as_deref(),
             "to" => self.to.as_deref(),
+            "min_duration_ms" => self.min_duration_ms.as_deref(),
+            "max_duration_ms" => self.max_duration_ms.as_deref(),
+            "min_cost_usd" => self.min_cost_usd.as_deref(),
+            "max_cost_usd" => self.max_cost_usd.as_deref(),
             _ => None,
         })?)
     }
@@ -144,7 +160,7 @@ pub(crate) async fn run(args: TurnsArgs) -> anyhow::Result<ExitCode> {
         Action::Show { id, tenant, common } => {
             let context = CommandContext::open_read_only(common.config).await?;
             let scope = context.administrator(tenant).await?;
-            print_object(&context.administration().turn(&scope, &id).await?)?;
+            print_object(&context.administration().turn(&scope, &id, CallBodies::All).await?)?;
         }
         Action::Tail { filter, common } => tail(&filter, common).await?,
     }

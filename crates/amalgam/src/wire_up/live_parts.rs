@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use amalgam_app::Application;
-use amalgam_core::{BoxFuture, Embedder, Fault};
+use amalgam_core::{BoxFuture, EmbeddedTexts, Embedder, Fault};
 use amalgam_engine::{Admission, AdmissionSettings};
 use amalgam_models::ModelNames;
-use amalgam_server::{Auth, CurrentApp};
+use amalgam_server::{Auth, CurrentApp, RequestLog};
 use arc_swap::ArcSwap;
 
 use crate::{telemetry::ProcessTelemetry, tenancy::ConfiguredAccess};
@@ -17,6 +17,8 @@ pub(crate) struct LiveParts {
     pub(crate) admission: Admission,
     pub(crate) embedder: Arc<CurrentModels>,
     pub(crate) telemetry: ProcessTelemetry,
+    /// The lines of requests.
+    pub(crate) log: Arc<RequestLog>,
     pub(crate) server: CurrentApp,
 }
 
@@ -47,7 +49,7 @@ impl CurrentModels {
 }
 
 impl Embedder for CurrentModels {
-    fn embed<'a>(&'a self, model: &'a str, texts: &'a [&'a str]) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Fault>> {
+    fn embed<'a>(&'a self, model: &'a str, texts: &'a [&'a str]) -> BoxFuture<'a, Result<EmbeddedTexts, Fault>> {
         let names = self.0.load_full();
         Box::pin(async move { names.embed(model, texts).await })
     }

@@ -3,6 +3,7 @@
 mod modes;
 mod profiles;
 mod settings;
+mod threads;
 
 use amalgam_testkit::{Client, HttpAnswer, Setup};
 use http::Method;

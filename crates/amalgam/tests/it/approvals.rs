@@ -93,7 +93,7 @@ async fn a_call_that_its_caller_agrees_to_runs_and_one_that_it_denies_does_not()
                 refused(&workshop.told(wire), &place);
             }
         }
-        // The call is asked for anew in the next turn: a yes holds for one call.
+        // The call needs another approval in the next turn: an approval is for one call.
         let (first, id) = asked(&workshop, Wire::Chat, Delivery::Whole).await;
         let again = [calls("call_2", "refund", "Rome")];
         let second = workshop.turn(Wire::Chat, Delivery::Whole, &again, &word(&first, &id, true)).await;

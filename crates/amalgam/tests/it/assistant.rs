@@ -3,6 +3,7 @@
 //! Labels such as RNCC-05 name the rule that a test proves.
 
 mod answers;
+mod browsers;
 mod campus;
 mod door;
 mod guide;

@@ -81,6 +81,9 @@ async fn every_route_that_is_not_public_needs_a_key() {
         } else if path.starts_with("/api/v2/") {
             // This door has errors of its own shape. RNCC-02
             assert!(answer.json()["detail"].is_string(), "{method} {path}: {}", answer.text());
+        } else if path.starts_with("/v1/messages") {
+            // Clients of Anthropic's API read errors of their own shape.
+            assert_eq!(answer.json()["error"]["type"], "authentication_error", "{method} {path}: {}", answer.text());
         } else if method != "HEAD" {
             let error = error_of(&answer);
             assert_eq!(

@@ -46,7 +46,7 @@ async fn a_background_turn_is_polled_from_queued_to_completed() {
             assert_eq!(check::response(&completed), Vec::<String>::new());
             assert_eq!((&completed["background"], &completed["usage"]["total_tokens"]), (&json!(true), &json!(18)));
             assert_eq!(world.upstream(wire).requests().len(), 1);
-            // It can be gone on from, like any other.
+            // It can be continued, like any other response.
             let more = json!({"input": "more", "previous_response_id": first["id"]});
             world.whole(wire, &Script::text(&["x"]), &more).await;
             assert!(world.sent(wire).to_string().contains("All is well."));

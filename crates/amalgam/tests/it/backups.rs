@@ -200,7 +200,7 @@ async fn a_restore_that_is_killed_has_replaced_everything_or_nothing() {
             killed += u32::from(child.wait().unwrap().code().is_none());
         }
         assert!(killed > 0, "{}: no restore was killed in the middle", store.name);
-        // What was left is no obstacle. PostgreSQL notices a moment later that a client is gone.
+        // The remains are no obstacle. PostgreSQL notices a moment later that a client has disconnected.
         eventually("a restore after all deaths", SOON, async || {
             spawned(&amalgam, &store, &restore).wait().unwrap().success().then_some(())
         })
@@ -263,6 +263,15 @@ async fn the_master_key_is_inside_only_on_request_and_comes_back() {
         assert_eq!(std::fs::read(&secret).unwrap(), original);
         assert_eq!(std::fs::metadata(&secret).unwrap().permissions().mode() & 0o777, 0o600);
         let again = Amalgam::start(BINARY, store.setup(Setup::new().tenant_key(KEY)).home(&amalgam.home())).await;
+        let entries = cli.json(&["audit", "list", "--object", "store"]);
+        let restores: Vec<&Value> = entries["data"].as_array().unwrap().iter().collect();
+        assert_eq!(restores.len(), 1, "{}: each restore replaces the store: {entries}", store.name);
+        assert_eq!(
+            (&restores[0]["action"], &restores[0]["actor"]["type"]),
+            (&json!("store.restore"), &json!("command"))
+        );
+        assert!(restores[0]["after"]["file"].as_str().unwrap().ends_with("whole.tar"), "{entries}");
+        assert_eq!(cli.json(&["audit", "verify"])["valid"], true);
         let models = Client::new(again.url()).with_key(&key).get("/v1/models").await;
         assert_eq!(models.status, 200, "{}: a stored key works again", store.name);
     }

@@ -45,7 +45,9 @@ async fn a_page_of_another_site_is_refused_on_every_route_with_and_without_a_key
     let locked = Amalgam::start(BINARY, Setup::new().tenant_key(KEY)).await;
     let clients = [Client::new(open.url()), Client::new(locked.url()), locked.client()];
     for client in &clients {
-        for (number, route) in ROUTES.iter().enumerate() {
+        // Every page may load the widget, which holds no data.
+        let closed = ROUTES.iter().filter(|route| !route.path.starts_with("/widget."));
+        for (number, route) in closed.enumerate() {
             let path = path_of(route);
             // Each route meets two of the forms, so that all of them are met many times.
             for headers in FOREIGN.iter().cycle().skip(number).take(2) {

@@ -31,7 +31,7 @@ fn assert_partial(response: &Value, wire: Wire, what: &str) {
     assert_eq!(tokens("total_tokens"), tokens("input_tokens") + tokens("output_tokens"), "{what}: {response}");
 }
 
-/// Goes on from a cancelled response; the model reads what was said.
+/// Continues a cancelled response; the model reads the output so far.
 async fn assert_told_again(world: &World, wire: Wire, id: &str, what: &str) {
     let more = json!({"input": "Go on", "previous_response_id": id});
     world.whole(wire, &Script::text(&["three"]), &more).await;

@@ -210,7 +210,7 @@ async fn a_stored_chain_is_compacted_by_its_id_and_a_new_one_begins_with_what_is
         assert_eq!(texts, ["What colour?", "And the sea?"], "{}", store.name);
         input.push(json!({"role": "user", "content": "And the sky at night?"}));
         let third = world.whole(Wire::Chat, &Script::text(&["Black."]), &json!({"input": input})).await;
-        // The item is kept as it was sent and opened again for every turn behind it.
+        // The item is stored as it was sent and opened again for every turn after it.
         let goes_on = json!({"input": "And in June?", "previous_response_id": third["id"]});
         world.whole(Wire::Anthropic, &Script::text(&["Less so."]), &goes_on).await;
         assert!(world.sent(Wire::Anthropic).to_string().contains("Has flour."), "{}", store.name);

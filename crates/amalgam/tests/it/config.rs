@@ -233,7 +233,7 @@ fn doctor_finds_a_sound_machine_sound_and_leaves_nothing_behind() {
 
 #[test]
 fn doctor_tells_a_taken_port_a_bad_folder_and_an_upstream_that_is_away() {
-    // A listener that speaks, but is not us; and one whose port is free again.
+    // A listener that answers but is not Amalgam; and one whose port is free again.
     let neighbour = Neighbour::answering("HTTP/1.0 200 OK\r\n\r\n{\"info\":{\"title\":\"Something\"}}");
     let away = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let folder = folder_with(&format!(

@@ -31,7 +31,7 @@ async fn has_ended(socket: &mut RawConnection) -> bool {
     matches!(timeout(Duration::from_millis(20), socket.read(&mut byte)).await, Ok(Ok(0) | Err(_)))
 }
 
-/// A server with so many places, all of them taken by turns that wait for their model.
+/// A server with this number of slots, all of them taken by turns that wait for their model.
 async fn busy(settings: &str, places: usize) -> (World, Gate, Vec<amalgam_testkit::EventStream>) {
     let setup = Setup::new().tenant_key(KEY).extra(&format!("[server]\n{settings}"));
     let world = World::with(setup, &[]).await;
@@ -76,7 +76,7 @@ async fn health_checks_are_answered_while_every_place_is_taken() {
 async fn the_connection_that_was_silent_for_longest_makes_room() {
     let (world, gate, turns) = busy("max_connections = 4", 2).await;
     let client = world.amalgam.client();
-    // One that was kept after an answer, and one on which nothing was ever asked.
+    // One connection that was kept alive after an answer, and one without any request.
     let (mut kept, answer) = ask(&client, "/v1/models").await;
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     let mut silent = client.connect().await;
@@ -85,7 +85,7 @@ async fn the_connection_that_was_silent_for_longest_makes_room() {
         answer.starts_with("HTTP/1.1 200").then_some(socket)
     })
     .await;
-    // The first of them had to go; what ran went on.
+    // The first of them was closed; running requests continued.
     eventually("the end of a silent connection", PATIENCE, async || {
         (has_ended(&mut kept).await || has_ended(&mut silent).await).then_some(())
     })
@@ -176,4 +176,42 @@ async fn a_request_without_a_host_with_two_of_them_or_with_bare_line_feeds_is_a_
             assert!(answer.contains("\"malformed_request\""), "{head:?}: {answer}");
         }
     }
+    // Those that never became a request are counted, and the log has one line for all of them.
+    let refused = refusals(&amalgam.client(), "bad_head").await;
+    assert!(refused >= 3, "{refused}");
+    let log = amalgam.wait_for_stderr("bad_head").await;
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("a connection was refused")).collect();
+    assert!(lines.len() == 1 && lines[0].contains("bad_head") && lines[0].contains("127.0.0.1"), "{log}");
+}
+
+/// How many connections were refused for this reason.
+async fn refusals(client: &Client, reason: &str) -> u64 {
+    let metrics = client.get("/metrics").await.text();
+    let series = format!("amalgam_connections_refused_total{{reason=\"{reason}\"}} ");
+    let line = metrics.lines().find_map(|line| line.strip_prefix(&series));
+    line.and_then(|number| number.parse().ok()).unwrap_or_default()
+}
+
+#[tokio::test]
+async fn connections_that_are_refused_or_too_slow_are_counted_and_logged_by_reason() {
+    let (world, gate, turns) = busy("max_connections = 2\nheader_timeout = \"1s\"", 2).await;
+    for _ in 0..3 {
+        let (_, refused) = ask(&world.amalgam.client(), "/v1/models").await;
+        assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");
+    }
+    gate.open();
+    for turn in turns {
+        turn.rest().await;
+    }
+    let mut slow = world.amalgam.client().connect().await;
+    slow.write_all(b"GET /v1/models HTTP/1.1\r\nhost: loc").await.expect("the server takes a head");
+    let mut answer = Vec::new();
+    timeout(PATIENCE, slow.read_to_end(&mut answer)).await.expect("the server answers").expect("in order");
+    assert!(String::from_utf8_lossy(&answer).starts_with("HTTP/1.1 408"));
+    let client = world.amalgam.client();
+    assert_eq!(refusals(&client, "too_many_connections").await, 3);
+    assert_eq!(refusals(&client, "slow_head").await, 1);
+    let log = world.amalgam.wait_for_stderr("slow_head").await;
+    let lines = |reason: &str| log.lines().filter(|line| line.contains("was refused") && line.contains(reason)).count();
+    assert_eq!((lines("too_many_connections"), lines("slow_head")), (1, 1), "{log}");
 }

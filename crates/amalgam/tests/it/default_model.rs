@@ -13,7 +13,7 @@ fn upstream(models: &[&str]) -> Upstream {
     upstream
 }
 
-/// The models that an upstream was asked for.
+/// The models that were requested from an upstream.
 fn asked(upstream: &Upstream) -> Vec<String> {
     let posts = upstream.requests().into_iter().filter(|request| request.method == "POST");
     posts.map(|request| request.json()["model"].as_str().unwrap_or_default().to_owned()).collect()
@@ -46,7 +46,7 @@ async fn the_doors_without_a_model_name_use_what_the_configuration_has() {
         "[models.fast]\nupstream = \"second\"\nmodel = \"named\"\n[models.slow]\nupstream = \"first\"\nmodel = \"x\"\n";
     let chosen = format!("[assistant]\nmodel = \"slow\"\n{named}");
     for store in stores() {
-        // What is configured, which upstream is asked for what, and what the start says about it.
+        // The configuration, the models that upstreams are called for, and the log lines at the start.
         for (extra, env, first, second, said) in [
             ("", None, "listed-1", "", "model listed-1 of upstream first"),
             (named, None, "", "named", "model fast of upstream second (the first of [models])"),

@@ -35,6 +35,35 @@ async fn doctor_says_who_has_the_port() {
     assert!(status == "fail" && detail.contains("another program"), "{status}: {detail}");
 }
 
+#[test]
+fn doctor_looks_at_the_address_of_metrics_and_at_the_servers_own_certificate() {
+    let folder = tempfile::tempdir().unwrap();
+    let other = Upstream::start();
+    let (first, second) = (Certificates::for_names("IP:127.0.0.1"), Certificates::for_names("IP:127.0.0.1"));
+    let write = |certificate: &std::path::Path, key: &std::path::Path| {
+        let toml = format!(
+            "[metrics]\nlisten = \"{}\"\n[server.tls]\ncertificate = {certificate:?}\nkey = {key:?}\n",
+            other.address()
+        );
+        std::fs::write(folder.path().join("amalgam.toml"), toml).unwrap();
+    };
+    let (cli, listen) = (Cli::within(folder.path()), ["--listen", "127.0.0.1:0"]);
+    const TLS: &str = "certificate of [server.tls]";
+    write(&first.certificate(), &first.key());
+    let check = format!("port {}", other.address().port());
+    let (status, detail, _) = finding(&cli, &listen, &check);
+    assert!(status == "fail" && detail.contains("another program"), "{status}: {detail}");
+    // Those of tests are valid for two days.
+    let (status, detail, hint) = finding(&cli, &listen, TLS);
+    assert!(status == "warn" && detail.contains("valid until 20") && hint.contains("renew"), "{status}: {detail}");
+    write(&first.certificate(), &second.key());
+    let (status, detail, _) = finding(&cli, &listen, TLS);
+    assert!(status == "fail" && detail.contains("does not belong to the certificate"), "{status}: {detail}");
+    write(&folder.path().join("none.crt"), &first.key());
+    let (status, detail, _) = finding(&cli, &listen, TLS);
+    assert!(status == "fail" && detail.contains("none.crt"), "{status}: {detail}");
+}
+
 #[tokio::test]
 async fn doctor_checks_the_clock_open_files_and_disk_space() {
     for store in stores() {

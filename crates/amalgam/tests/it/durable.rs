@@ -1,4 +1,4 @@
-//! Responses that are kept, and turns that go on from them.
+//! Stored responses, and turns that continue them.
 
 use amalgam_testkit::{Gate, Reply, Setup};
 use http::Method;
@@ -76,7 +76,7 @@ async fn an_id_resolves_the_moment_that_a_client_has_seen_it() {
             let mut created = stream.next_of_type("response.created").await["response"].clone();
             let mut response = retrieved(&world.amalgam.client(), id_of(&created)).await;
             assert_eq!(response["status"], "in_progress", "{} {wire:?}", store.name);
-            // Who answers is kept with the end.
+            // The answering model is stored with the end.
             let unknown = json!({"model": null, "losses": []});
             assert_eq!(std::mem::take(&mut response["amalgam"]), unknown);
             created["amalgam"].take();

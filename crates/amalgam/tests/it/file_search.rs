@@ -105,7 +105,7 @@ async fn what_was_found_is_cited_in_one_response_on_every_wire() {
                                   "results": null});
             assert_eq!(call, &expected, "{place}");
 
-            // The marker of the result is gone from the text, and the other one is text.
+            // The marker of the result is removed from the text; the other marker stays text.
             let part = &message["content"][0];
             assert_eq!(part["text"], "Twice, says [kb:0-0]", "{place}");
             let file_id = part["annotations"][0]["file_id"].as_str().unwrap_or_default();
@@ -113,7 +113,7 @@ async fn what_was_found_is_cited_in_one_response_on_every_wire() {
             let citation = json!({"type": "file_citation", "index": 5, "file_id": file_id, "filename": "guide.md"});
             assert_eq!(part["annotations"], json!([citation]), "{place}");
 
-            // To the model it was a function of ours, and what it found has the marker.
+            // To the model it was a function of this server, and its results have the marker.
             let sent = library.world.sent(wire);
             assert!(sent["tools"].to_string().contains("\"queries\""), "{place}: {}", sent["tools"]);
             assert!(!sent.to_string().contains("vector_store_ids"), "{place}");

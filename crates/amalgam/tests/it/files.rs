@@ -1,4 +1,4 @@
-//! Uploaded files: kept, listed, given back and forgotten; and named in what models are asked.
+//! Uploaded files: stored, listed, returned and deleted; and referenced in requests.
 
 mod forms;
 mod used;
@@ -80,7 +80,7 @@ async fn a_file_is_uploaded_shown_given_back_and_forgotten() {
 
         let given = client.get(&format!("{path}/content")).await;
         assert_eq!((given.status.as_u16(), &given.body[..]), (200, &content[..]), "{}", store.name);
-        // What a caller uploads is never a page of ours. S19
+        // An uploaded file is never shown as a page of this server. S19
         let header = |name| given.header(name).unwrap_or_default().to_owned();
         assert_eq!(header("content-type"), "text/html");
         assert_eq!(header("x-content-type-options"), "nosniff");

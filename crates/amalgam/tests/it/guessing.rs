@@ -33,7 +33,7 @@ async fn a_stored_key_works_at_once_whatever_was_guessed_from_its_address() {
         let made = administrator.post_json("/admin/keys", &json!({"tenant_id": 1, "user": "ada"})).await.json();
         let good = made["key"].as_str().expect("a new key").to_owned();
         guess(&client, "first").await;
-        // The server has never seen it before, and guessing goes on around it.
+        // The server has never seen the key before, and guessing continues at the same time.
         assert_eq!(client.clone().with_key(&good).get("/v1/models").await.status, 200, "{}", store.name);
         guess(&client, "second").await;
         assert_eq!(client.clone().with_key(&good).get("/v1/models").await.status, 200, "{}", store.name);

@@ -22,7 +22,7 @@ async fn workshop(store: &crate::support::TestStore) -> Workshop {
     workshop
 }
 
-/// How many calls of a turn were written down under each error; `-` for those that went well.
+/// The number of calls of a turn that were recorded with each error; `-` for successful calls.
 async fn written_down(workshop: &Workshop, response: &Value) -> BTreeMap<String, usize> {
     let record = workshop.turn_record(id_of(response)).await;
     let mut counts = BTreeMap::new();

@@ -231,7 +231,7 @@ async fn what_an_upstream_refuses_for_good_is_told_again() {
                 assert_eq!(upstream.requests().len(), asked + 1, "{} {key}: it was asked once", store.name);
             }
         }
-        // So is what came of a compaction.
+        // The result of a compaction is also replayed.
         let request = asking(Wire::Chat, Delivery::Whole, &json!({"input": "Hi"}));
         let headers = [("content-type", "application/json"), ("idempotency-key", "compact")];
         let compact = || client.request(Method::POST, "/v1/responses/compact", &headers, request.to_string().into());
@@ -387,7 +387,7 @@ async fn a_key_whose_response_was_deleted_while_it_ran_is_free_again() {
 
 #[tokio::test]
 async fn a_stream_is_told_again_also_when_its_events_are_gone() {
-    // S1: keys are kept for longer than events.
+    // S1: keys are stored for longer than events.
     for store in stores() {
         let setup = Setup::new().extra("[retention]\nevents = \"0s\"");
         let mut world = World::with(store.setup(setup), &[]).await;

@@ -42,6 +42,10 @@ struct Owned {
     console_session: String,
 }
 
+/// A course of the owner, and a learner with values of it.
+const COURSE: &str = "77";
+const LEARNER: &str = "secret-learner";
+
 /// Ids of the same form that nothing has.
 fn missing() -> Owned {
     Owned {
@@ -90,6 +94,12 @@ async fn create(world: &World, store: &TestStore, client: &Client) -> Owned {
     for subject in [format!("keys/{}", text(&key["id"])), "users/a-limited-user".to_owned()] {
         let limit = Question::new(&Method::PUT, format!("/admin/limits/{subject}"), Some(json!({"in_flight": 100})));
         assert_eq!(limit.ask(client).await.status, 201);
+    }
+    for (path, body) in [
+        (format!("/admin/courses/{COURSE}"), json!({"title": "secret"})),
+        (format!("/admin/courses/users/{LEARNER}/{COURSE}"), json!({"status": "secret"})),
+    ] {
+        assert_eq!(Question::new(&Method::PUT, path, Some(body)).ask(client).await.status, 201);
     }
     let console_session = client.post_json("/admin/console/sessions", &Value::Null).await.json();
     Owned {
@@ -229,6 +239,9 @@ impl Question {
 fn path_to(route: &str, owned: &Owned) -> Option<String> {
     let path = match route {
         path if path.starts_with("/v1/responses/{id}") => path.replace("{id}", &owned.response),
+        path if path.starts_with("/v1/chat/completions/{id}") => {
+            path.replace("{id}", &owned.response.replace("resp_", "chatcmpl-"))
+        }
         path if path.starts_with("/v1/conversations/{id}") => {
             path.replace("{id}", &owned.conversation).replace("{item_id}", &owned.conversation_item)
         }
@@ -250,15 +263,25 @@ fn path_to(route: &str, owned: &Owned) -> Option<String> {
         path if path.starts_with("/admin/profiles/{slug}") => {
             path.replace("{slug}", &owned.profile).replace("{version}", "1")
         }
-        path @ ("/admin/sessions/{session_id}" | "/api/v2/ai-agent/sessions/{session_id}/messages/") => {
-            path.replace("{session_id}", &owned.session)
-        }
+        path if path.starts_with("/admin/courses/") => path.replace("{id}", COURSE).replace("{user}", LEARNER),
+        path @ "/admin/agent-sessions/{session_id}" => path.replace("{session_id}", &owned.agent_session),
+        path @ "/admin/conversations/{conversation_id}" => path.replace("{conversation_id}", &owned.conversation),
+        path @ "/admin/upstreams/{name}/check" => path.replace("{name}", "an-upstream"),
+        path @ ("/admin/sessions/{session_id}"
+        | "/admin/sessions/{session_id}/close"
+        | "/api/v2/ai-agent/sessions/{session_id}/messages/") => path.replace("{session_id}", &owned.session),
         path if path.starts_with("/api/agent/sessions/{session_id}") => {
             path.replace("{session_id}", &owned.agent_session).replace("{turn_id}", &owned.turn)
         }
-        path @ "/api/v2/ai-agent/respond/{response_id}/" => path.replace("{response_id}", &owned.answer),
-        path if path.starts_with("/admin/knowledge/{collection}") => path.replace("{collection}", &owned.collection),
-        path @ "/admin/turns/{response_id}" => path.replace("{response_id}", &owned.response),
+        path if path.starts_with("/api/v2/ai-agent/respond/{response_id}/") => {
+            path.replace("{response_id}", &owned.answer)
+        }
+        path if path.starts_with("/admin/knowledge/{collection}") => {
+            path.replace("{collection}", &owned.collection).replace("{*document_id}", "upload:secret.md")
+        }
+        path if path.starts_with("/admin/turns/{response_id}") => {
+            path.replace("{response_id}", &owned.response).replace("{number}", "0")
+        }
         _ => return None,
     };
     (!path.contains('{')).then_some(path)
@@ -267,10 +290,15 @@ fn path_to(route: &str, owned: &Owned) -> Option<String> {
 /// A body that would change something; nothing if this test does not know what the route takes.
 fn body_for(method: &Method, route: &str) -> Option<Option<Value>> {
     match (method, route) {
-        (&Method::GET | &Method::DELETE, _) | (&Method::POST, "/v1/responses/{id}/cancel") => Some(None),
+        (&Method::GET | &Method::DELETE, _)
+        | (&Method::POST, "/v1/responses/{id}/cancel")
+        | (&Method::POST, "/api/v2/ai-agent/respond/{response_id}/cancel/") => Some(None),
         (&Method::POST, "/v1/webhook_endpoints/{id}") => Some(Some(json!({"event_types": ["response.completed"]}))),
         (&Method::POST, path) if path.starts_with("/v1/webhook_endpoints/{id}/") => Some(None),
-        (&Method::POST, "/v1/conversations/{id}") => Some(Some(json!({"metadata": {"stolen": "yes"}}))),
+        (&Method::POST, "/admin/sessions/{session_id}/close" | "/admin/upstreams/{name}/check") => Some(None),
+        (&Method::POST, "/v1/conversations/{id}" | "/v1/chat/completions/{id}") => {
+            Some(Some(json!({"metadata": {"stolen": "yes"}})))
+        }
         (&Method::POST, "/v1/conversations/{id}/items") => {
             Some(Some(json!({"items": [{"role": "user", "content": "stolen"}]})))
         }
@@ -325,10 +353,14 @@ fn questions(owned: &Owned) -> Vec<Question> {
         let (path, method) = (route.path, &route.method);
         let named =
             ["/admin/tools/{name}", "/admin/profiles/{slug}", "/admin/modes/{name}", "/admin/limits/users/{id}"];
+        // Any user may be asked for, and any document be put into a collection of one's own.
+        let of_any_name =
+            [(Method::GET, "/admin/courses/users/{user}"), (Method::POST, "/admin/knowledge/{collection}/documents")];
         path.contains('{')
             && !route.public
+            && !of_any_name.contains(&(method.clone(), path))
             && path != "/v1/models/{*id}"
-            && !(method == Method::PUT && named.contains(&path))
+            && !(method == Method::PUT && (named.contains(&path) || path.starts_with("/admin/courses/")))
     };
     for route in ROUTES.iter().filter(about_things) {
         let (path, body) = (path_to(route.path, owned), body_for(&route.method, route.path));
@@ -341,6 +373,12 @@ fn questions(owned: &Owned) -> Vec<Question> {
     for path in ["/v1/responses", "/v1/responses/compact", "/v1/responses/input_tokens"] {
         let bodies = requests(owned).into_iter();
         questions.extend(bodies.map(|body| Question::new(&Method::POST, path.to_owned(), Some(body))));
+    }
+    let file = json!([{"type": "image", "source": {"type": "file", "file_id": owned.file}}]);
+    let messages = json!({"max_tokens": 9, "messages": [{"role": "user", "content": file}]});
+    let messages = asking(Wire::Chat, Delivery::Whole, &messages);
+    for path in ["/v1/messages", "/v1/messages/count_tokens"] {
+        questions.push(Question::new(&Method::POST, path.to_owned(), Some(messages.clone())));
     }
     let (session, turn) = (&owned.agent_session, &owned.turn);
     let result = json!([{"ToolCallId": "call_1", "ExecutionMs": 1, "ResultJson": "{}"}]);
@@ -358,21 +396,25 @@ fn questions(owned: &Owned) -> Vec<Question> {
     questions
 }
 
-/// An answer without what differs from request to request, and without the ids that were asked for.
+/// An answer without the parts that differ from request to request, and without the requested ids.
 fn told(answer: &HttpAnswer, owned: &Owned) -> String {
     let mut headers: Vec<String> = answer
         .headers
         .iter()
-        .filter(|(name, _)| !matches!(name.as_str(), "x-request-id" | "date"))
+        .filter(|(name, _)| !matches!(name.as_str(), "x-request-id" | "request-id" | "date"))
         .map(|(name, value)| format!("{name}: {value:?}"))
         .collect();
     headers.sort();
-    format!("{}\n{}\n{}", answer.status, headers.join("\n"), without_ids(answer.text(), owned))
+    let request_id = answer.header("x-request-id").expect("an answer names its request");
+    let text = without_ids(answer.text().replace(request_id, "REQUEST"), owned);
+    format!("{}\n{}\n{text}", answer.status, headers.join("\n"))
 }
 
 fn without_ids(text: String, owned: &Owned) -> String {
+    let completion = owned.response.replace("resp_", "chatcmpl-");
     let ids = [
         &owned.response,
+        &completion,
         &owned.item,
         &owned.conversation,
         &owned.conversation_item,
@@ -409,6 +451,10 @@ async fn seen(client: &Client, owned: &Owned) -> Vec<String> {
         format!("/v1/files/{}", owned.file),
         format!("/v1/files/{}/content", owned.file),
         format!("/admin/turns/{}", owned.response),
+        format!("/admin/turns/{}/calls/0", owned.response),
+        format!("/admin/turns/{}/context", owned.response),
+        format!("/admin/turns/{}/events", owned.response),
+        format!("/admin/turns/{}", owned.item),
         "/admin/keys".to_owned(),
         "/admin/knowledge".to_owned(),
         format!("/admin/knowledge/{}", owned.collection),
@@ -417,6 +463,7 @@ async fn seen(client: &Client, owned: &Owned) -> Vec<String> {
         format!("/admin/tools/{}", owned.tool),
         format!("/admin/tools/{}/statistics", owned.tool),
         "/admin/approvals".to_owned(),
+        format!("/v1/chat/completions/{}", owned.response.replace("resp_", "chatcmpl-")),
         format!("/admin/approvals/{}", owned.approval),
         "/admin/configs/1".to_owned(),
         "/admin/modes".to_owned(),
@@ -425,6 +472,13 @@ async fn seen(client: &Client, owned: &Owned) -> Vec<String> {
         format!("/admin/profiles/{}/versions", owned.profile),
         "/admin/sessions".to_owned(),
         format!("/admin/sessions/{}", owned.session),
+        "/admin/courses".to_owned(),
+        "/admin/courses/users".to_owned(),
+        format!("/admin/courses/users/{LEARNER}/{COURSE}"),
+        "/admin/agent-sessions".to_owned(),
+        format!("/admin/agent-sessions/{}", owned.agent_session),
+        "/admin/conversations".to_owned(),
+        format!("/admin/conversations/{}", owned.conversation),
         "/api/v2/ai-agent/sessions/".to_owned(),
         format!("/api/v2/ai-agent/sessions/{}/messages/", owned.session),
         format!("/api/v2/ai-agent/respond/{}/", owned.answer),

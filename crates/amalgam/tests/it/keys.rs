@@ -1,4 +1,4 @@
-//! Keys from the command line to the door: made, used, bound to a user, expired, revoked, and sealed anew.
+//! Keys from the command line to the wire: issued, used, bound to a user, expired, revoked, and sealed again.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};

@@ -1,5 +1,6 @@
 //! Limits of tenants, keys, users and models: what is refused and how, what is counted, and who may change it.
 
+mod fallbacks;
 mod races;
 mod spending;
 
@@ -9,6 +10,7 @@ use amalgam_testkit::{Client, Gate, HttpAnswer, Reply, Upstream};
 use http::Method;
 use serde_json::{Value, json};
 
+use crate::socket::Socket;
 use crate::support::{
     Cli, Delivery, FINAL, Script, TestStore, Wire, World, beside, error_of, eventually, setup, stores,
 };
@@ -52,6 +54,11 @@ pub(crate) async fn limit(client: &Client, path: &str) -> Value {
     let answer = client.get(&format!("/admin/limits/{path}")).await;
     assert_eq!(answer.status, 200, "{path}: {}", answer.text());
     answer.json()
+}
+
+/// A request with nothing else than a model and an input.
+fn turn_of(input: &str) -> Value {
+    json!({"model": Wire::Chat.model(), "input": input})
 }
 
 /// A turn that reserves its prompt and twenty tokens.
@@ -111,11 +118,50 @@ async fn requests_above_the_limit_of_a_minute_are_refused_until_it_ends() {
 }
 
 #[tokio::test]
+async fn tokens_above_the_limit_of_a_minute_are_refused_and_headers_tell_what_is_left() {
+    for store in stores() {
+        let world = World::with(store.setup(setup()), &[]).await;
+        answers(&world);
+        let (id, caller) = key(&world, &store, &["use"]);
+        set(&world.amalgam.client(), &format!("keys/{id}"), &json!({"tokens_per_minute": 60})).await;
+        let header = |answer: &HttpAnswer, name: &str| answer.header(&format!("x-ratelimit-{name}")).map(str::to_owned);
+        let answer = eventually("the limit is in force", FINAL, async || {
+            let answer = caller.post_json("/v1/responses", &turn()).await;
+            header(&answer, "limit-tokens").is_some().then_some(answer)
+        })
+        .await;
+        assert_eq!(header(&answer, "limit-tokens").as_deref(), Some("60"), "{}", store.name);
+        // Two calls fit beside what the third one reserves.
+        let refusal = refused(&caller, &turn(), "rate_limit_exceeded").await;
+        assert_eq!(refusal.status, 429, "{}", refusal.text());
+        let message = error_of(&refusal)["message"].as_str().unwrap_or_default().to_owned();
+        assert!(message.contains(&format!("key {id}")) && message.contains("tokens_per_minute"), "{message}");
+        let left: u64 = header(&refusal, "remaining-tokens").and_then(|text| text.parse().ok()).unwrap_or(99);
+        assert!(left < 20 + TOKENS, "{left}");
+        assert!(header(&refusal, "reset-tokens").is_some_and(|reset| reset.ends_with('s')));
+        let seconds: u64 = refusal.header("retry-after").unwrap_or_default().parse().unwrap_or(99);
+        assert!((1..=60).contains(&seconds), "{seconds}");
+        // A request that never fits is told no time.
+        let mut large = turn();
+        large["max_output_tokens"] = json!(500);
+        assert_eq!(refused(&caller, &large, "rate_limit_exceeded").await.header("retry-after"), None, "{}", store.name);
+    }
+}
+
+#[tokio::test]
 async fn a_limit_of_a_tenant_holds_on_every_wire_in_its_own_error_shape() {
     for store in stores() {
         let world = World::with(store.setup(setup()).seeded(), &[]).await;
         answers(&world);
         let (client, cli) = (world.amalgam.client(), Cli::beside(&world.amalgam, &store));
+        let profile = json!({"prompt": "Help.", "model": Wire::Chat.model()}).to_string();
+        let headers = [("content-type", "application/json")];
+        let made = client.request(Method::PUT, "/admin/profiles/coder", &headers, profile.into()).await;
+        assert!(made.status.is_success(), "{}", made.text());
+        let programmer = client.clone().with_header("x-amalgam-user", "ana");
+        let session = programmer.post_json("/api/agent/sessions", &json!({"AgentContextId": "coder"})).await;
+        assert_eq!(session.status, 200, "{}", session.text());
+        let session = session.json()["SessionId"].as_str().expect("a session has an id").to_owned();
         let shown = cli.json(&["limits", "set", "tenants", "1", "--requests-per-minute", "0"]);
         assert_eq!(shown["usage"]["requests_per_minute"]["remaining"], 0, "{shown}");
         refused(&client, &turn(), "rate_limit_exceeded").await;
@@ -129,9 +175,23 @@ async fn a_limit_of_a_tenant_holds_on_every_wire_in_its_own_error_shape() {
         let refusal = assistant.post_json("/api/v2/ai-agent/respond/", &body).await;
         assert_eq!(refusal.status, 429, "{}", refusal.text());
         assert!(refusal.json()["detail"].as_str().unwrap_or_default().contains("tenant 1"), "{}", refusal.text());
-        let execute = json!({"Kind": "Turn", "TurnId": "t-1", "AgentContextId": "recommendation", "Instruction": "Hi"});
-        let refusal = client.post_json("/api/agent/execute", &execute).await;
-        assert!(refusal.status == 429 || refusal.status == 400, "{}", refusal.text());
+        let execute = json!({"SessionId": session, "TurnId": "t-1", "Instruction": "Hi"});
+        let refusal = programmer.post_json("/api/agent/execute", &execute).await;
+        assert_eq!(refusal.status, 429, "{}", refusal.text());
+        assert!(refusal.text().contains("tenant 1"), "{}", refusal.text());
+        let compact = client.post_json("/v1/responses/compact", &turn_of("Hi")).await;
+        assert_eq!((compact.status.as_u16(), &error_of(&compact)["code"]), (429, &json!("rate_limit_exceeded")));
+        let mut socket =
+            Socket::open_with(&world.amalgam, &[("authorization", "Bearer am_workshop")]).await.expect("a socket");
+        let mut create = turn();
+        create["type"] = json!("response.create");
+        socket.say(&create).await;
+        let event = socket.next().await.expect("an event");
+        assert_eq!(
+            (&event["type"], &event["status"], &event["error"]["code"]),
+            (&json!("error"), &json!(429), &json!("rate_limit_exceeded")),
+            "{event}"
+        );
         assert_eq!(world.upstream(Wire::Chat).requests().len(), asked, "no model was called");
         // The refusal is in the log and in the metrics.
         let metrics = client.get("/metrics").await.text();
@@ -300,4 +360,31 @@ async fn an_administrator_manages_keys_and_users_of_its_tenant_and_nothing_else(
 /// A receiver of webhooks that accepts everything.
 pub(crate) fn receiver() -> Upstream {
     Upstream::always(Reply::json(json!({})))
+}
+
+#[tokio::test]
+async fn a_key_of_the_configuration_has_an_id_for_usage_and_limits_of_its_own() {
+    for store in stores() {
+        let mut world = World::with(store.setup(setup()), &[]).await;
+        answers(&world);
+        let client = world.amalgam.client();
+        assert_eq!(client.post_json("/v1/responses", &turn()).await.status, 200);
+        let usage = client.get("/admin/usage?group_by=key").await.json();
+        let id = usage["data"][0]["key"].as_str().unwrap_or_default().to_owned();
+        assert!(id.starts_with("key_config-1-"), "{}: {usage}", store.name);
+        set(&client, &format!("keys/{id}"), &json!({"requests_per_minute": 0})).await;
+        let refusal = refused(&client, &turn(), "rate_limit_exceeded").await;
+        assert!(error_of(&refusal)["message"].as_str().unwrap_or_default().contains(&id), "{}", refusal.text());
+        // Another key of the tenant is not limited, and the id outlives the process.
+        let (_, other) = key(&world, &store, &["use"]);
+        assert_eq!(other.post_json("/v1/responses", &turn()).await.status, 200);
+        world.amalgam.kill();
+        world.start_again().await;
+        refused(&world.amalgam.client(), &turn(), "rate_limit_exceeded").await;
+        let of_another_tenant = id.replace("key_config-1-", "key_config-2-");
+        for unknown in [of_another_tenant.as_str(), "key_config-1-", "key_config-x"] {
+            let answer = put(&world.amalgam.client(), &format!("keys/{unknown}"), &json!({"in_flight": 1})).await;
+            assert_eq!(answer.status, 404, "{unknown}: {}", answer.text());
+        }
+    }
 }

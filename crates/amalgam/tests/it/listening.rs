@@ -1,4 +1,4 @@
-//! How the server listens: HTTPS with certificates that change, Unix sockets, and what systemd passes and is told.
+//! How the server listens: HTTPS with certificates that change, Unix sockets, and the protocol with systemd.
 
 mod systemd;
 mod tls;

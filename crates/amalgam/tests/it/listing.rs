@@ -1,4 +1,4 @@
-//! Upstreams that do not answer when they are asked for their models.
+//! Upstreams that do not answer requests for their list of models.
 
 use std::time::{Duration, Instant};
 

@@ -12,7 +12,7 @@ const TENANT: &str = "[tenants.literal]\nid = 1\nkeys = [\"am_literal\"]\n";
 const EXECUTE: &str = "/api/agent/execute";
 const RESPOND: &str = "/api/v2/ai-agent/respond/";
 
-/// A server over one upstream that speaks the dialect, with an agent whose prompt is `System.`
+/// A server over one upstream with this dialect, and an agent whose prompt is `System.`
 struct Literal {
     amalgam: Amalgam,
     upstream: Upstream,
@@ -334,7 +334,7 @@ async fn a_profile_or_a_mode_names_the_tool_that_is_called_first() {
             let sent = literal.upstream.requests().last().expect("it was asked").json();
             assert_eq!(sent.get("tool_choice"), None, "{} {mode}", store.name);
         }
-        // A profile as a model: the caller's own choice goes before.
+        // A profile as a model: the caller's own choice takes precedence.
         for (choice, expected) in
             [(Value::Null, "read_file"), (json!({"type": "function", "name": "run_tests"}), "run_tests")]
         {

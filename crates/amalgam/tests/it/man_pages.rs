@@ -32,11 +32,13 @@ fn every_command_and_every_command_below_it_has_a_page() {
     let folder = tempfile::tempdir().unwrap();
     let written = pages(&folder.path().join("new/man"));
     assert!(written["amalgam.1"].contains("amalgam\\-serve(1)"), "{}", written["amalgam.1"]);
-    let mut expected = vec!["amalgam.1".to_owned()];
-    for command in commands(&[]) {
-        expected.push(format!("amalgam-{command}.1"));
-        let below = commands(&[&command]);
-        expected.extend(below.iter().map(|inner| format!("amalgam-{command}-{inner}.1")));
+    let mut expected = Vec::new();
+    let mut open: Vec<Vec<String>> = vec![Vec::new()];
+    while let Some(path) = open.pop() {
+        let path: Vec<&str> = path.iter().map(String::as_str).collect();
+        expected.push(format!("{}.1", [&["amalgam"], path.as_slice()].concat().join("-")));
+        let below = commands(&path).into_iter();
+        open.extend(below.map(|inner| path.iter().copied().map(str::to_owned).chain([inner]).collect()));
     }
     expected.sort();
     assert!(expected.len() > 40, "{expected:?}");

@@ -86,7 +86,7 @@ async fn a_name_is_translated_for_the_upstream_and_stays_the_callers_in_the_answ
     let models = "[models.fast]\nupstream = \"own\"\nmodel = \"llama-3\"\n";
     let setup = Setup::new().upstream("own", "chat", &upstream.base_url()).option("models", "[\"m\"]").extra(models);
     let amalgam = Amalgam::start(BINARY, setup).await;
-    // A name of the upstream with slashes in it is asked for by everything after the first one.
+    // If the upstream's name for a model contains slashes, the part after the first slash of the request is its name.
     for (asked, sent) in [("fast", "llama-3"), ("own/any", "any"), ("own/org/model", "org/model"), ("m", "m")] {
         upstream.enqueue(Script::text(&["fine"]).reply(Wire::Chat, Delivery::Whole));
         let answer = ask(&amalgam, asked).await;

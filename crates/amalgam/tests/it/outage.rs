@@ -141,8 +141,8 @@ async fn a_database_that_restarts_is_waited_for_and_nothing_is_lost() {
     let mut acknowledged = vec![kept.clone()];
     for round in 0..3 {
         tokio::time::sleep(Duration::from_millis(300)).await;
-        // Two streams are in the middle of their text when the database goes. The caller of one leaves while its end can
-        // not be written.
+        // Two streams are in the middle of their text when the database becomes unavailable. The caller of one
+        // disconnects while its end cannot be written.
         let gate = Gate::new();
         let mut streams = Vec::new();
         for _ in 0..2 {
@@ -217,7 +217,7 @@ async fn a_database_that_restarts_is_waited_for_and_nothing_is_lost() {
                 completed += 1;
                 assert_eq!(&retrieved(&client, id_of(response)).await, response);
             }
-            // Told as failed because its end could not be written: it has ended for the store as well.
+            // Reported as failed because its end could not be written: it has ended in the store as well.
             _ => assert_eq!(ended(&client, id_of(response)).await["status"], "failed", "{response}"),
         }
     }
@@ -252,7 +252,7 @@ async fn a_database_that_only_restarts_costs_no_caller_more_than_a_retry() {
     assert_eq!(ended(&client, id_of(&queued)).await["status"], "completed");
 }
 
-/// Work under keys that was begun before the store went away, and could not be written down.
+/// Requests with idempotency keys that began before the store became unavailable, and could not be written.
 async fn claimed_before(world: &World, away: impl FnOnce(), back: impl FnOnce()) {
     let client = world.amalgam.client();
     let asked = |key: &str, kept: bool| {
@@ -348,7 +348,7 @@ async fn a_full_disk_refuses_what_must_be_written_and_nothing_else() {
         acknowledged.extend(until_refused(&client).await);
         assert_away(&post(&client, Delivery::Stream, &json!({"input": "Hi"})).await);
         assert_away(&post(&client, Delivery::Whole, &json!({"input": "Hi", "background": true})).await);
-        // Reads work, and so does what is not kept.
+        // Reads work, and so do turns that are not stored.
         for response in &acknowledged {
             assert_eq!(&retrieved(&client, id_of(response)).await, response, "round {round}");
         }

@@ -101,6 +101,18 @@ async fn a_reload_puts_upstreams_models_limits_and_tenants_into_force_and_names_
                     "changed": ["limits.tools", "models.m.upstream", "tenants.acme.keys"],
                     "restart_required": [],
                     "warnings": [],
+                    "dry_run": false,
+                    "differences": [
+                        {"key": "limits.tools", "before": 2, "after": 3},
+                        {"key": "models.m.upstream", "before": "old", "after": "new"},
+                        {"key": "tenants.acme.keys", "before": ["[redacted]"], "after": ["[redacted]"]},
+                        {"key": "tenants.other.id", "before": null, "after": 8},
+                        {"key": "tenants.other.keys", "before": null, "after": ["[redacted]"]},
+                        {"key": "upstreams.new.kind", "before": null, "after": "demo"},
+                        {"key": "upstreams.new.pace", "before": null, "after": "2ms"},
+                        {"key": "upstreams.old.kind", "before": "demo", "after": null},
+                        {"key": "upstreams.old.pace", "before": "2ms", "after": null},
+                    ],
                 })
             ),
             "{}",
@@ -152,14 +164,13 @@ async fn an_invalid_file_leaves_the_old_configuration_in_force_and_every_error_i
 async fn keys_that_need_a_restart_are_named_each_time_and_not_applied() {
     let store = &stores()[0];
     let server = Reloaded::start(store, &model_on("a", "2ms")).await;
-    let after = model_on("a", "3ms")
-        + "[server]\ndrain_timeout = \"1s\"\n[retention]\nevents = \"2h\"\n[log]\nformat = \"json\"\n";
+    let after = model_on("a", "3ms") + "[server]\ndrain_timeout = \"1s\"\n[retention]\nevents = \"2h\"\n";
     for changed in [json!(["upstreams.a.pace"]), json!([])] {
         let report = server.reload(&after).await.json();
-        let expected = json!(["log.format", "retention.events", "server.drain_timeout"]);
+        let expected = json!(["retention.events", "server.drain_timeout"]);
         assert_eq!((&report["restart_required"], &report["changed"]), (&expected, &changed), "{report}");
     }
-    server.amalgam.wait_for_stderr("these changes take effect at the next start: log.format").await;
+    server.amalgam.wait_for_stderr("these changes take effect at the next start: retention.events").await;
 }
 
 #[tokio::test]
@@ -301,4 +312,82 @@ async fn the_log_level_and_the_number_of_turns_at_once_change_in_a_running_serve
     let two = model_on("a", "2ms") + "[limits]\nmax_in_flight = 2\n[log]\nlevel = \"info\"\n";
     assert_eq!(server.reload(&two).await.status, 200);
     assert_eq!(server.ask(&json!({"model": "m", "input": "hello"})).await.status, 200);
+}
+
+#[tokio::test]
+async fn the_format_the_sample_and_the_doors_of_the_log_change_in_a_running_server() {
+    let server = Reloaded::start(&stores()[0], &model_on("a", "1ms")).await;
+    let lines = |what: &str| {
+        let log = server.amalgam.stderr();
+        log.lines().filter(|line| line.contains(what)).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let asked = async |path: &str, id: &str| {
+        server.client(OPERATOR).with_header("x-request-id", id).get(path).await;
+    };
+    asked("/v1/models", "as-text").await;
+    server.amalgam.wait_for_stderr("as-text").await;
+    let log = "[log]\nformat = \"json\"\nsample = 0.0\ndoors = { files = \"error\" }\n";
+    let report = server.reload(&(model_on("a", "1ms") + log)).await.json();
+    assert_eq!(report["restart_required"], json!([]), "{report}");
+    asked("/v1/models", "not-sampled").await;
+    asked("/v1/files/file_none", "not-of-this-door").await;
+    asked("/v1/nothing", "as-json").await;
+    server.amalgam.wait_for_stderr("as-json").await;
+    assert_eq!((lines("not-sampled").len(), lines("not-of-this-door").len()), (0, 0));
+    let line: Value = serde_json::from_str(&lines("as-json")[0]).expect("the line is JSON");
+    assert_eq!(line["fields"]["status"], 404, "{line}");
+    assert!(serde_json::from_str::<Value>(&lines("as-text")[0]).is_err());
+    assert_eq!(server.reload(&model_on("a", "1ms")).await.status, 200);
+    asked("/v1/models", "text-again").await;
+    server.amalgam.wait_for_stderr("text-again").await;
+    assert!(serde_json::from_str::<Value>(&lines("text-again")[0]).is_err());
+}
+
+#[tokio::test]
+async fn a_new_price_counts_from_the_next_turn_and_a_removed_upstream_leaves_the_metrics() {
+    for store in stores() {
+        let priced = |upstream: &str, input: u64| {
+            format!("{}[models.m.price]\ninput = {input}\noutput = {input}\n", model_on(upstream, "1ms"))
+        };
+        let server = Reloaded::start(&store, &priced("old", 1)).await;
+        let cost = async || {
+            let answer = server.ask(&json!({"model": "m", "input": "hello"})).await.json();
+            let row = server.client(OPERATOR).get(&format!("/admin/turns/{}", answer["id"].as_str().unwrap())).await;
+            row.json()["summary"]["cost_usd"].as_f64().unwrap_or_else(|| panic!("{}", row.text()))
+        };
+        let before = cost().await;
+        let breakers = async || {
+            let metrics = server.client(OPERATOR).get("/metrics").await.text();
+            let lines = metrics.lines().filter(|line| line.starts_with("amalgam_upstream_breaker_open{"));
+            lines.map(str::to_owned).collect::<Vec<_>>().join(" ")
+        };
+        assert!(breakers().await.contains("\"old\""));
+        let report = server.reload(&priced("new", 10)).await.json();
+        assert_eq!(report["restart_required"], json!([]), "{report}");
+        assert!((cost().await - before * 10.0).abs() < 1e-12, "{}", store.name);
+        let breakers = breakers().await;
+        assert!(breakers.contains("\"new\"") && !breakers.contains("\"old\""), "{}: {breakers}", store.name);
+    }
+}
+
+#[tokio::test]
+async fn a_reload_by_a_signal_is_in_the_audit_as_a_change_of_the_server() {
+    for store in stores() {
+        let server = Reloaded::start(&store, &model_on("a", "1ms")).await;
+        server.write(&(model_on("a", "1ms") + "[limits]\ntools = 7\n"));
+        server.amalgam.signal("HUP");
+        server.amalgam.wait_for_stderr("the configuration was reloaded").await;
+        let client = server.client(OPERATOR);
+        let entry = crate::support::eventually("the entry", PATIENCE, async || {
+            let entries = client.get("/admin/audit?object=configuration&limit=1").await.json();
+            entries["data"].get(0).cloned()
+        })
+        .await;
+        assert_eq!(
+            (&entry["action"], &entry["actor"]["type"], &entry["after"]["changed"]),
+            (&json!("configuration.reload"), &json!("server"), &json!(["limits.tools"])),
+            "{}: {entry}",
+            store.name
+        );
+    }
 }

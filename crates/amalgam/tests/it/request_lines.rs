@@ -3,6 +3,7 @@
 use amalgam_testkit::{Amalgam, Gate, Reply, Setup, Upstream};
 use serde_json::{Value, json};
 
+use crate::socket::Socket;
 use crate::support::{
     BINARY, DELIVERIES, Delivery, SOON, Script, Wire, Workshop, World, asking, calls, eventually, named, says, setup,
     stores,
@@ -271,16 +272,70 @@ async fn the_trace_of_a_caller_reaches_upstreams_and_tools() {
         workshop.service.enqueue(says(json!({"sun": true})));
         workshop.script(Wire::Chat, Delivery::Whole, &[calls("c1", "weather", "Bonn"), Script::text(&["done"])]);
         let request = asking(Wire::Chat, Delivery::Whole, &json!({"input": "Hi", "tools": [named("weather")]}));
-        let client = workshop.client().with_header("traceparent", TRACE);
+        let client =
+            workshop.client().with_header("traceparent", TRACE).with_header("tracestate", "vendor=a:1,other=2");
         let answer = client.post_json("/v1/responses", &request).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
         for asked in workshop.world.upstream(Wire::Chat).requests().iter().chain(&workshop.service.requests()) {
             assert_eq!(asked.header("traceparent"), Some(TRACE), "{}: {}", store.name, asked.path);
+            assert_eq!(asked.header("tracestate"), Some("vendor=a:1,other=2"), "{}: {}", store.name, asked.path);
         }
         // An invalid one is not passed on.
         workshop.script(Wire::Chat, Delivery::Whole, &[Script::text(&["done"])]);
-        let client = workshop.client().with_header("traceparent", "00-nonsense");
+        let client =
+            workshop.client().with_header("traceparent", "00-nonsense").with_header("tracestate", "vendor=a:1");
         client.post_json("/v1/responses", &asking(Wire::Chat, Delivery::Whole, &json!({"input": "Hi"}))).await;
         assert_eq!(workshop.world.upstream(Wire::Chat).requests().last().unwrap().header("traceparent"), None);
+        assert_eq!(workshop.world.upstream(Wire::Chat).requests().last().unwrap().header("tracestate"), None);
+    }
+}
+
+#[tokio::test]
+async fn a_refused_message_of_a_websocket_has_a_line_with_the_request_the_tenant_and_the_key() {
+    let world = World::with(json_log(Setup::new().tenant_key(KEY)), &[]).await;
+    let bearer = format!("Bearer {KEY}");
+    let headers = [("authorization", &*bearer), ("x-request-id", "the-socket")];
+    let mut socket = Socket::open_with(&world.amalgam, &headers).await.expect("a socket");
+    socket.say(&json!({"type": "response.create", "model": "no-such-model", "input": "Hi"})).await;
+    assert_eq!(socket.next().await.expect("an event")["type"], "error");
+    world.upstream(Wire::Chat).enqueue(Script::text(&["done"]).reply(Wire::Chat, Delivery::Stream));
+    socket.say(&json!({"type": "response.create", "model": Wire::Chat.model(), "input": "Hi"})).await;
+    while socket.next().await.expect("an event")["type"] != "response.completed" {}
+
+    let lines = lines_of(&world.amalgam, "the-socket", 3).await;
+    let line = |message: &str| {
+        let found = lines.iter().find(|line| line["fields"]["message"] == message);
+        found.unwrap_or_else(|| panic!("{message}: {lines:?}"))["fields"].clone()
+    };
+    let refused = line("message refused");
+    assert_eq!(
+        (&refused["status"], &refused["class"], &refused["tenant"], &refused["door"]),
+        (&json!(404), &json!("not_found"), &json!(1), &json!("responses")),
+        "{refused}"
+    );
+    let key = refused["key"].as_str().unwrap_or_default();
+    assert!(key.starts_with("key_config-1-"), "{refused}");
+    assert_eq!((&line("turn")["key"], &line("turn")["turn"]), (&json!(key), &json!("completed")));
+    let text = world.amalgam.client().with_key(KEY).get("/metrics").await.text();
+    assert!(text.contains(r#"amalgam_errors_total{door="responses",class="not_found"} 1"#), "{text}");
+}
+
+#[tokio::test]
+async fn a_retry_of_an_upstream_has_a_warning_with_the_request() {
+    let world = World::with(json_log(Setup::new().tenant_key(KEY)), &[]).await;
+    for background in [false, true] {
+        world.upstream(Wire::Chat).enqueue(Reply::status(503));
+        world.upstream(Wire::Chat).enqueue(Script::text(&["done"]).reply(Wire::Chat, Delivery::Whole));
+        let id = format!("retried-{background}");
+        let client = world.amalgam.client().with_header("x-request-id", &id);
+        let request = asking(Wire::Chat, Delivery::Whole, &json!({"input": "Hi", "background": background}));
+        assert_eq!(client.post_json("/v1/responses", &request).await.status, 200);
+        eventually("the warning", SOON, async || {
+            let lines = with_request(&world.amalgam, &id);
+            let is_it =
+                |line: &Value| line["fields"]["message"].as_str().is_some_and(|text| text.contains("is retried"));
+            lines.iter().any(|line| is_it(line) && line["level"] == "WARN").then_some(())
+        })
+        .await;
     }
 }

@@ -26,7 +26,7 @@ const DOORS: [&str; 8] = [
     "/api/agent/sessions",
 ];
 
-/// The beginning of a request whose body is said to have so many bytes.
+/// The beginning of a request whose body has this declared length.
 async fn begin(client: &Client, path: &str, kind: &str, length: usize) -> RawConnection {
     let mut socket = client.connect().await;
     let head =
@@ -61,7 +61,7 @@ fn resident(amalgam: &Amalgam) -> usize {
     line.trim().trim_end_matches("kB").trim().parse::<usize>().expect("a number") * 1024
 }
 
-/// A socket that has begun a message: frames that are not the last one, with so many bytes in all.
+/// A WebSocket that has begun a message: frames that are not the last one, with these bytes in all.
 async fn begin_message(client: &Client, bytes: &[u8]) -> RawConnection {
     let mut socket = client.connect().await;
     let handshake = "GET /v1/responses HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
@@ -141,7 +141,7 @@ async fn beyond_the_budget_callers_get_503_and_what_is_given_back_is_there_again
     let mut message = message;
     timeout(PATIENCE, message.read_to_end(&mut told)).await.expect("the server ends the socket").expect("in order");
     assert!(String::from_utf8_lossy(&told).contains("\"status\":503"), "{}", String::from_utf8_lossy(&told));
-    // A small request still fits; a larger one does once the others have gone.
+    // A small request still fits; a larger one fits once the others have ended.
     assert_eq!(client.post_json("/v1/responses", &json!({"model": "demo", "input": "Hi"})).await.status, 200);
     drop(held);
     eventually("room for a request", PATIENCE, async || {
@@ -193,7 +193,7 @@ async fn a_body_that_comes_too_slowly_is_let_go_whatever_came_early() {
     let amalgam = Amalgam::start(BINARY, Setup::new().extra("[server]\nbody_timeout = \"2s\"")).await;
     let mut socket = begin(&amalgam.client(), "/v1/responses", "application/json", 30 << 20).await;
     send(&mut socket, format!("{{\"input\": \"data:image/png;base64,{}", "A".repeat(4 << 20)).as_bytes()).await;
-    // The early four MiB would have lasted for an hour at the rate that is asked for on average.
+    // At the required average rate, the early four MiB would have been enough for an hour.
     let drip = async {
         loop {
             if socket.write_all(b"AAAAAAAA").await.is_err() {

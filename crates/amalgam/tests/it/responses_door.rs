@@ -90,7 +90,7 @@ async fn a_text_comes_back_as_one_message_whole_and_streamed() {
 async fn streamed_and_whole_give_the_same_items() {
     // C-22
     let world = World::start().await;
-    // Thoughts that are kept are sealed, each time into another text.
+    // Stored reasoning is sealed, each time into another text.
     let request = json!({
         "input": "Go.",
         "store": false,

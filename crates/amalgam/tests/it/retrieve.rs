@@ -1,4 +1,4 @@
-//! Responses that were kept: read back, their input listed, cancelled, forgotten.
+//! Stored responses: read, their input listed, cancelled, deleted.
 
 use amalgam_testkit::{HttpAnswer, Reply, Setup};
 use bytes::Bytes;

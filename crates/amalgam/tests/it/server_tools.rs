@@ -26,7 +26,7 @@ fn pair(who: &str, what: &str) -> (String, String) {
     (who.to_owned(), what.to_owned())
 }
 
-/// What an item shows of a call that went well.
+/// The item of a successful call.
 fn shown_call(item: &Value) -> Value {
     json!({
         "type": item["type"], "status": item["status"], "server_label": item["server_label"], "name": item["name"],

@@ -102,7 +102,7 @@ async fn a_caller_that_leaves_a_silent_stream_ends_the_upstreams_work() {
 
 #[tokio::test]
 async fn a_stream_under_a_key_lives_too_and_is_told_again() {
-    // right A2: the turn has a task of its own, kept or not
+    // right A2: the turn has a task of its own, stored or not
     for store in stores() {
         let world = World::with(store.setup(Setup::new().extra(LIVELY)), &[]).await;
         for kept in [true, false] {

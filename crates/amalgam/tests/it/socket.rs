@@ -155,7 +155,7 @@ async fn a_response_lives_while_the_upstream_is_silent() {
             gate.open();
             let completed = socket.event_of_type("response.completed").await["response"].clone();
             assert_eq!(text_of(&completed), "I am.");
-            // What is not kept the connection remembers, also of a response that began so.
+            // The connection remembers responses that are not stored, also one that continues a stored response.
             world.upstream(wire).enqueue(says("Yes.").reply(wire, Delivery::Stream));
             let more = json!({"input": "Still?", "previous_response_id": completed["id"], "store": store});
             assert_eq!(text_of(&socket.respond(&create(wire, more)).await), "Yes.");

@@ -1,4 +1,4 @@
-//! What a server makes of the store that it finds when it starts.
+//! How a server treats the store that it finds at its start.
 
 use amalgam_testkit::{Amalgam, Client, Home, HttpAnswer, Setup};
 use serde_json::{Value, json};

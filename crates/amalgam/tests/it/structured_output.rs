@@ -1,4 +1,5 @@
-//! Answers by a format: asked for in the best way that an upstream has, checked at the end, and never broken in silence.
+//! Answers by a format: requested in the best way that an upstream supports, checked at the end, and never broken
+//! silently.
 
 use amalgam_testkit::{Amalgam, HttpAnswer, Upstream};
 use serde_json::{Value, json};
@@ -23,7 +24,7 @@ fn response_of(answer: &HttpAnswer, delivery: Delivery) -> Value {
     }
 }
 
-/// What was lost on the way to and from the model, as it is kept with the turn.
+/// The losses of a response's turn, as they are stored.
 async fn losses_of(amalgam: &Amalgam, response: &Value) -> Vec<String> {
     let id = response["id"].as_str().expect("a response has an id");
     let turn = amalgam.client().get(&format!("/admin/turns/{id}")).await;

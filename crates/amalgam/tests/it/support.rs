@@ -1,7 +1,7 @@
-//! The world that the tests of the door share: the real binary, and one scripted upstream for each wire.
+//! The setup that the tests of the wires share: the real binary, and one scripted upstream for each wire.
 //!
-//! What an upstream says is written once, as a [`Script`], and played on the wire that a test names. Every answer
-//! passes the checkers on its way to the test, so that a test speaks only of what is special about it.
+//! An upstream's answer is written once, as a [`Script`], and rendered for the wire that a test names. The checkers
+//! check every answer before the test sees it, so that a test contains only what is special about it.
 
 mod cli;
 mod events;
@@ -34,7 +34,7 @@ pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_amalgam");
 /// How soon a stall, a cut or a leaving client must have been noticed.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
-/// What an upstream speaks.
+/// The API of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wire {
     Chat,
@@ -44,7 +44,7 @@ pub(crate) enum Wire {
 
 pub(crate) const WIRES: [Wire; 3] = [Wire::Chat, Wire::Responses, Wire::Anthropic];
 
-/// How an answer is asked for.
+/// How an answer is delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
     Whole,
@@ -118,7 +118,7 @@ impl World {
         self.amalgam = self.another().await;
     }
 
-    /// The scripted server that speaks this wire.
+    /// The scripted server with this wire.
     pub(crate) fn upstream(&self, wire: Wire) -> &Upstream {
         &self.upstreams[WIRES.iter().position(|one| *one == wire).expect("the list holds every wire")]
     }

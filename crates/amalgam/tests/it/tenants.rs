@@ -134,7 +134,7 @@ async fn reset_asks_first_and_removes_what_it_says() {
         cli.json(&["reset", "all", "--yes"]);
         assert_eq!(cli.json(&["keys", "list"])["data"].as_array().unwrap().len(), 1, "keys stay");
 
-        // right C5: everything goes only with the name of the store.
+        // right C5: everything is deleted only with the name of the store.
         let failure = cli.failure(&["reset", "everything", "--yes"]);
         let (_, name) = failure.split_once("--confirm ").unwrap();
         let name = name.split_whitespace().next().unwrap().to_owned();

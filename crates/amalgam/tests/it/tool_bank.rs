@@ -71,7 +71,7 @@ impl Shop {
         })
     }
 
-    /// A turn of a model that calls the tool once and then speaks.
+    /// A turn of a model that calls the tool once and then answers.
     async fn turn(&self, client: &Client, name: &str, arguments: &str) -> Value {
         let call = Script::new([Said::call("call_1", name, &[arguments])]);
         for script in [call, Script::text(&["Done."])] {
@@ -154,7 +154,7 @@ async fn a_tool_is_put_shown_replaced_and_taken_away_and_its_secret_stays_where_
         assert_eq!((request.path.as_str(), request.header("x-api-key")), ("/orders/A%2017", Some(SECRET)));
         assert!(request.header("idempotency-key").unwrap().starts_with("try_"), "{request:?}");
 
-        // A tool that goes elsewhere takes no secret along.
+        // A tool whose address changes does not keep its secret.
         let mut elsewhere = made.clone();
         elsewhere["settings"]["url"] = json!("https://elsewhere.example.com/");
         let refused = put(&a, "/admin/tools/lookup_order", &elsewhere).await;

@@ -88,7 +88,7 @@ async fn a_message_between_a_call_and_its_output_tears_nothing_apart() {
             assert_eq!(answer.status, 200, "{wire:?} {role}: {}", answer.text());
             assert_eq!(answer.header("amalgam-losses"), None, "{wire:?} {role}");
             let hm = match (wire, role) {
-                // The wire has no such role behind the beginning; the text says whose it is.
+                // After the beginning the wire has no such role; the text contains it.
                 (Wire::Anthropic, "developer") => "user: <developer>\nHm.\n</developer>".to_owned(),
                 // The role that this upstream takes instructions in.
                 (Wire::Chat, "developer") => "system: Hm.".to_owned(),

@@ -17,7 +17,8 @@ fn narrow() -> Setup {
     Setup::new().extra(&WIRES.iter().map(model).collect::<Vec<_>>().join("\n"))
 }
 
-/// So many turns of fifty words: a question, a call with its output, an answer. The last turn is a question alone.
+/// This number of turns of fifty words: a question, a call with its output, an answer. The last turn is a question
+/// alone.
 fn turns(count: usize) -> Vec<Value> {
     let mut items = vec![json!({"role": "developer", "content": "Rules that always hold."})];
     for n in 0..count {
@@ -221,7 +222,7 @@ async fn a_count_needs_no_model_and_honours_what_came_before() {
     }
 }
 
-/// A short answer to a prompt of so many tokens.
+/// A short answer to a prompt of this number of tokens.
 fn reporting(wire: Wire, tokens: u64) -> Reply {
     Reply::json(match wire {
         Wire::Chat => json!({
@@ -254,7 +255,7 @@ async fn after_a_models_first_answer_our_count_is_near_its_own_and_one_try_is_en
             answer.json()["input_tokens"].as_f64().expect("a count")
         };
         let before = count(words(100)).await;
-        // A tokenizer that takes twice the tokens of ours.
+        // A tokenizer with twice the tokens of this server's count.
         world.upstream(wire).enqueue(reporting(wire, (2.0 * before) as u64));
         let answer = ask(&world, wire, json!({"input": words(100)})).await;
         assert_eq!(answer.status, 200, "{}", answer.text());

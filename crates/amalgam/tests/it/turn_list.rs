@@ -229,5 +229,20 @@ async fn a_turn_costs_what_its_model_is_configured_to_cost() {
         assert!(total["cost_usd"].as_f64() > Some(0.0), "{}: {report}", store.name);
         let dear = rows(&client, "min_cost_usd=0.000001").await;
         assert_eq!((dear.len(), rows(&client, "min_cost_usd=1").await.len()), (2, 0), "{}", store.name);
+        let counts = [
+            rows(&client, "max_cost_usd=1").await.len(),
+            rows(&client, "max_cost_usd=0.0000001").await.len(),
+            rows(&client, "max_duration_ms=600000").await.len(),
+            rows(&client, "min_duration_ms=600000").await.len(),
+        ];
+        assert_eq!(counts, [2, 0, 2, 0], "{}", store.name);
+        let cli = Cli::beside(&world.amalgam, &store);
+        let listed = |flags: &[&str]| {
+            let listed = cli.json(&[&["turns", "list"], flags].concat());
+            listed["data"].as_array().map(Vec::len)
+        };
+        assert_eq!(listed(&["--min-cost-usd", "0.000001", "--max-cost-usd", "1"]), Some(2), "{}", store.name);
+        assert_eq!(listed(&["--max-cost-usd", "0"]), Some(0), "{}", store.name);
+        assert_eq!(listed(&["--min-duration-ms", "0", "--max-duration-ms", "600000"]), Some(2), "{}", store.name);
     }
 }

@@ -8,7 +8,7 @@ use crate::support::{
     BINARY, DELIVERIES, Delivery, Said, Script, TestStore, Wire, checked_events, last_response, put_tool, setup, stores,
 };
 
-/// A server over an upstream that keeps state, one that does not, and one that keeps it and speaks literally.
+/// A server over three upstreams: one stores state, one does not, and one stores it and has the literal dialect.
 struct House {
     amalgam: Amalgam,
     keeper: Upstream,
@@ -85,7 +85,7 @@ fn hello() -> Said {
     Said::text(&["Hello"])
 }
 
-/// What the upstream was sent at last: which answer it goes on from, the texts and kinds of its items, whether it is to keep it.
+/// The last request to the upstream: the answer that it continues, the texts and kinds of its items, and `store`.
 fn sent(upstream: &Upstream) -> (Value, Vec<String>, Value) {
     let body = upstream.requests().last().expect("the upstream was asked").json();
     let said = body["input"].as_array().expect("an input is a list").iter().map(|item| {
@@ -117,7 +117,7 @@ async fn a_turn_that_goes_on_says_what_is_new_and_names_the_answer_before() {
             assert_eq!(body["instructions"], "Be long.");
             turn("up_3", json!({"input": "Three", "previous_response_id": second})).await;
             assert_eq!(sent(&house.keeper), told(Some("up_2"), &["Three"]), "{} {delivery:?}", store.name);
-            // A fork goes on from where it forks.
+            // A fork continues the response that it forks from.
             turn("up_4", json!({"input": "Two again", "previous_response_id": first})).await;
             assert_eq!(sent(&house.keeper), told(Some("up_1"), &["Two again"]), "{} {delivery:?}", store.name);
         }
@@ -164,7 +164,7 @@ async fn an_upstream_that_has_forgotten_is_told_everything_once_more() {
             house.kept("up_3", hello(), json!({"input": "Three", "previous_response_id": second})).await;
             assert_eq!(sent(&house.keeper), told(Some("up_2"), &["Three"]), "{}", store.name);
         }
-        // Any other refusal goes to the caller.
+        // Any other refusal is returned to the caller.
         let first = house.kept("up_1", hello(), json!({"input": "One"})).await;
         let asked = house.keeper.requests().len();
         house
@@ -217,7 +217,7 @@ async fn rounds_with_tools_of_the_servers_are_known_with_their_last_answer() {
         ];
         let request = json!({"input": "One", "tools": tools});
         let first = house.turn("keeper", Delivery::Whole, &replies, request).await;
-        // The stored call has an id of ours, so the whole round is sent.
+        // The stored call has an id of this server, so the whole round is sent.
         assert_eq!(
             sent(&house.keeper),
             told(None, &["One", "function_call", "function_call_output"]),

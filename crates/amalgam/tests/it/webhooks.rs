@@ -1,4 +1,5 @@
-//! Webhooks: events are delivered at least once and in order, signed, whatever happens to the server or the receiver.
+//! Webhooks: events are delivered at least once, in order and signed, also if the server or the receiver fails
+//! meanwhile.
 
 use amalgam_testkit::{Amalgam, Client, HttpAnswer, Reply, Request, Setup, Upstream};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -53,7 +54,7 @@ impl Post {
         id
     }
 
-    /// What the receiver has got, once there are so many.
+    /// The events that the receiver has got, once there are this many.
     async fn received(&self, count: usize) -> Vec<Request> {
         eventually(&format!("{count} webhooks"), FINAL, async || {
             let requests = self.receiver.requests();

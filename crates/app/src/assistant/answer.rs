@@ -79,23 +79,30 @@ fn write<'a>(
         if !incomplete.is_empty() {
             writer.key("incomplete_details").object(|writer| writer.key("reason").string(&incomplete));
         }
-        if of_kind("tool_call").next().is_some() {
-            writer.key("tool_results").array(|writer| {
-                for call in of_kind("tool_call") {
-                    let call = call.value.raw();
-                    writer.object(|writer| {
-                        write_result(
-                            writer,
-                            &call.get_str("id").unwrap_or_default(),
-                            &call.get_str("name").unwrap_or_default(),
-                            call.get("output").unwrap_or(Raw::NULL),
-                        );
-                    });
-                }
+        write_tool_results(writer, of_kind("tool_call"));
+    });
+    writer.into_bytes()
+}
+
+/// The results of the tools whose calls these records describe; nothing without one. RNCC-16
+pub fn write_tool_results<'a>(writer: &mut Writer, calls: impl Iterator<Item = &'a MetadataRecord>) {
+    let mut calls = calls.peekable();
+    if calls.peek().is_none() {
+        return;
+    }
+    writer.key("tool_results").array(|writer| {
+        for call in calls {
+            let call = call.value.raw();
+            writer.object(|writer| {
+                write_result(
+                    writer,
+                    &call.get_str("id").unwrap_or_default(),
+                    &call.get_str("name").unwrap_or_default(),
+                    call.get("output").unwrap_or(Raw::NULL),
+                );
             });
         }
     });
-    writer.into_bytes()
 }
 
 /// The fields of one tool result. `output` is always an object, whatever the tool returned. RNCC-16

@@ -17,7 +17,7 @@ use amalgam_engine::{Announcement, Identity, Run};
 use amalgam_protocol::{Json, Raw, ResponseParameters};
 use tokio::time::Instant;
 
-use super::{agent::Agent, agent::RouteError, answer::MessageIds, session_queue::QueuePosition};
+use super::{agent::Agent, agent::RouteError, answer::MessageIds, client_secrets, session_queue::QueuePosition};
 use crate::{
     app::Application,
     turns::{self, HistorySource, OfferedTools, ShownParameters, TurnPolicy, TurnRequest},
@@ -81,6 +81,7 @@ impl AssistantTurn {
         // The profile sets the limits of the request, so this field is read before the others.
         let slug = request.get_str("agent").unwrap_or_default();
         let slug = Some(slug.trim()).filter(|slug| slug.chars().count() <= request::AGENT_CHARS);
+        client_secrets::require_agent(scope, slug)?;
         let agent = Agent::of(app, scope, slug).await?;
         let limits = request::RespondLimits {
             max_input_chars: agent.resolved.max_input_chars.value,
@@ -97,6 +98,7 @@ impl AssistantTurn {
         let message = |identity: &Identity| user_message(app, &agent, &respond_request, identity, course.as_ref());
         let mut identity = app.engine.identity();
         turns::add_step(scope, TurnStep::Prompt, began);
+        client_secrets::count_message(app, scope).await?;
         let (position, ticket, appended) = QueuePosition::join(app, scope, profile, message(&identity)).await?;
         let session_history = match appended {
             Some(history) => history,
@@ -199,11 +201,12 @@ fn user_message(
         content: respond_request.message.clone(),
         metadata: vec![context],
         history_messages: usize::try_from(agent.resolved.history_max_messages.value).unwrap_or(usize::MAX),
+        starts_session: respond_request.new_session,
         now_ms: app.clock.now_ms(),
     }
 }
 
-/// What an upstream knows of the session, if one of the candidates keeps state.
+/// What an upstream has stored of the session, if one of the candidates stores state.
 async fn upstream_memory(
     app: &Application,
     scope: &Scope,

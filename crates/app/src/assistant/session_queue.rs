@@ -88,7 +88,8 @@ pub(super) struct QueuePosition {
 }
 
 impl QueuePosition {
-    /// Joins the queue with the user's message. Returns the history if the turn is first at once; else it has to wait.
+    /// Joins the queue with the user's message. Returns the history if the turn is first at once; otherwise the turn
+    /// has to wait.
     pub(super) async fn join(
         app: &Arc<Application>,
         scope: &Scope,

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// A clock that stands still.
+/// A clock that always returns the same time.
 struct Noon;
 
 impl Clock for Noon {
@@ -27,7 +27,7 @@ fn unused<'a, T: Send + 'a>() -> Stored<'a, T> {
 #[derive(Default)]
 struct Book {
     changes: Lock<Vec<(String, ModeChange)>>,
-    /// What a change is answered with, where it is not taken down.
+    /// The result of a change that is not recorded.
     instead: Option<Result<bool, StoreError>>,
 }
 

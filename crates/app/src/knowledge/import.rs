@@ -9,13 +9,13 @@ mod sources;
 use std::{collections::HashMap, io, path::PathBuf, sync::Arc, time::Duration};
 
 use amalgam_core::{
-    Clock, Embedder, Fault, FaultKind, Store, StoreError,
+    Clock, EmbeddedTexts, Embedder, Fault, FaultKind, Store, StoreError,
     store::{DocumentListing, NewDocument, Within},
 };
 use amalgam_knowledge::ImportSettings;
 use tokio::sync::mpsc;
 
-use super::{EMBEDDED_BYTES, WriteThrottle};
+use super::{EMBEDDED_BYTES, WriteThrottle, embedding_usage::count_import};
 use reader::{BATCH_DOCUMENTS, SourceState, read_source};
 
 pub use sources::{IgnoreRules, ImportSource, gather_sources};
@@ -112,7 +112,7 @@ pub enum ImportError {
 
 /// Receives the progress of an import.
 pub trait ImportObserver {
-    /// So many more files are done.
+    /// Reports that this many more files are done.
     fn done(&mut self, files: usize);
 
     /// A file or folder cannot be read: its path and the reason.
@@ -129,7 +129,7 @@ pub struct KnowledgeImport<'a> {
     pub collection: &'a str,
     /// Embeds the chunks.
     pub embedder: &'a dyn Embedder,
-    /// What is the same for all documents.
+    /// The settings that all documents share.
     pub settings: Arc<ImportSettings>,
     /// Pauses between writes.
     pub throttle: WriteThrottle,
@@ -197,7 +197,7 @@ impl KnowledgeImport<'_> {
         }
     }
 
-    async fn write(
+    pub(super) async fn write(
         &mut self,
         source: &str,
         mut documents: Vec<NewDocument>,
@@ -226,7 +226,7 @@ impl KnowledgeImport<'_> {
             .iter()
             .flat_map(|document| document.chunks.iter().map(|chunk| (&document.path, chunk)))
             .map(|(path, chunk)| {
-                // A chunk's path often says better than its text what it is about.
+                // A chunk's path often describes its subject better than its text.
                 let mut text = format!("{path} {}\n{}", chunk.symbol.as_deref().unwrap_or_default(), chunk.content);
                 text.truncate(text.floor_char_boundary(EMBEDDED_BYTES));
                 text
@@ -248,16 +248,20 @@ impl KnowledgeImport<'_> {
 
     async fn embed(&self, model: &str, texts: &[&str]) -> Result<Vec<Vec<f32>>, Fault> {
         let mut pause = Duration::from_secs(1);
-        for _ in 1..TRIES {
+        let mut tries = 1;
+        let EmbeddedTexts { vectors, call } = loop {
             match self.embedder.embed(model, texts).await {
-                Err(fault) if is_overloaded(&fault) => {
+                Err(fault) if is_overloaded(&fault) && tries < TRIES => {
                     tokio::time::sleep(fault.retry_after.unwrap_or(pause).min(LONGEST_PAUSE)).await;
-                    pause *= 2;
+                    (pause, tries) = (pause * 2, tries + 1);
                 }
-                ended => return ended,
+                ended => break ended?,
             }
+        };
+        if let Some(call) = call {
+            count_import(self.store, self.within.tenant_id(), call, self.clock.now_ms()).await;
         }
-        self.embedder.embed(model, texts).await
+        Ok(vectors)
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) fn check(
     request: &CreateResponse<'_>,
     limits: &Limits,
 ) -> Result<(), Fault> {
-    if let Some((name, _)) = request.extra.get(MAX_UNKNOWN_FIELDS) {
+    if let Some((name, _)) = request.chat_fields.iter().chain(&request.extra).nth(MAX_UNKNOWN_FIELDS) {
         let name: String = name.decode().chars().take(64).collect();
         let message =
             format!("At most {MAX_UNKNOWN_FIELDS} fields are taken that are not known here; '{name}' is one more.");

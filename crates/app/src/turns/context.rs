@@ -19,7 +19,7 @@ pub(crate) struct Context {
     own: Option<Json>,
     /// The response that is continued.
     pub(crate) parent: Option<ChainPosition>,
-    /// What an upstream that keeps state knows of it.
+    /// What an upstream that stores state has stored of it.
     pub(crate) memory: Option<UpstreamMemory>,
     /// The conversation that is continued.
     pub(crate) conversation: Option<String>,

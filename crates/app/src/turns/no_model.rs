@@ -19,6 +19,7 @@ pub(super) fn candidates(route: &Route) -> Vec<Candidate> {
         upstream: named.map(|first| first.upstream.clone()).unwrap_or_default(),
         model: Arc::new(NoModel),
         name: named.map(|first| first.name.clone()).unwrap_or_default(),
+        alias: named.and_then(|first| first.alias.clone()),
         context_window: None,
         price: named.and_then(|first| first.price),
     }]

@@ -20,7 +20,7 @@ pub type ResponseEvents = Pin<Box<dyn Stream<Item = EventBatch> + Send>>;
 
 /// The reply to a turn.
 pub struct TurnReply {
-    /// What is known of the turn when the reply starts.
+    /// The facts about the turn when the reply starts.
     pub head: ReplyHead,
     /// The response.
     pub body: ReplyBody,
@@ -45,7 +45,7 @@ pub enum ReplyBody {
     },
 }
 
-/// What is known of a turn when its reply starts.
+/// The facts about a turn when its reply starts.
 #[derive(Debug, Clone, Default)]
 pub struct ReplyHead {
     /// The id of the response.

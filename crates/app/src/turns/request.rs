@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use amalgam_core::{
-    Route, Scope, ServerTool, SessionTurn, TenantState, TurnOrigin, UpstreamMemory, Wire, store::IdempotencyKey,
+    Loss, Route, Scope, ServerTool, SessionTurn, TenantState, TurnOrigin, UpstreamMemory, Wire, store::IdempotencyKey,
 };
 use amalgam_engine::{Announcement, Identity};
 use amalgam_protocol::{Json, ResponseParameters};
@@ -16,10 +16,12 @@ pub struct TurnRequest<'a> {
     pub identity: Identity,
     /// The API that the request came through.
     pub wire: Wire,
-    /// Where a queued turn came from; none for a new turn.
+    /// The origin of a queued turn; none for a new turn.
     pub queued_origin: Option<TurnOrigin>,
     /// The model's input and settings. Boxed: the struct is large, and the request is moved often.
     pub parameters: Box<ResponseParameters>,
+    /// What the wire left out of the parameters.
+    pub losses: Vec<Loss>,
     /// Whether a loss is an error.
     pub strict: bool,
     /// The idempotency claim that the turn's last write settles.
@@ -70,7 +72,7 @@ pub struct TurnPolicy {
 pub enum HistorySource {
     /// The response or the conversation that the parameters name.
     Parameters,
-    /// Arrays of items, and what an upstream that keeps state knows of them.
+    /// Arrays of items, and what an upstream that stores state has stored of them.
     Given(Vec<Json>, Option<UpstreamMemory>),
 }
 
@@ -85,9 +87,9 @@ pub enum ShownParameters {
 /// Which of the tools that a request names without a definition are offered to the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OfferedTools {
-    /// All. The caller runs those that the server does not know.
+    /// All. The caller runs those that the server does not have.
     All,
-    /// The tools that the server knows, whether the server or the caller runs them.
+    /// The tools that the server has, whether the server or the caller runs them.
     Known,
     /// The tools that the server runs: no client could run another one. RNCC-30
     ServerRun,
@@ -101,6 +103,7 @@ impl TurnRequest<'_> {
             wire,
             queued_origin: None,
             parameters: Box::new(parameters),
+            losses: Vec::new(),
             strict: false,
             idempotency: None,
             connection: None,
@@ -111,7 +114,7 @@ impl TurnRequest<'_> {
         }
     }
 
-    /// Where the turn comes from; `model` is the name that was asked for.
+    /// The origin of the turn; `model` is the requested name.
     pub(super) fn origin(&self, scope: &Scope, policy: Option<&TurnPolicy>, model: &str) -> TurnOrigin {
         let TurnOrigin { wire, request_id, request, trace, key_id, .. } = match &self.queued_origin {
             Some(origin) => origin.clone(),

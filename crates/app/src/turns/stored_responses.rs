@@ -14,7 +14,7 @@ pub async fn stored_responses(app: &Application, scope: &Scope, page: &Page) -> 
     Ok(app.store.turns(TurnsOf::Caller(scope), filter, after, page.limit).await?)
 }
 
-/// The position behind a response. The time of a response is a part of its id.
+/// The position after a response. The time of a response is a part of its id.
 pub fn cursor(after: &str) -> Result<TurnCursor, Fault> {
     let time = Stem::of(after).and_then(|_| after.split('-').nth(1)?.parse().ok());
     let created_at_ms = time.ok_or_else(|| no_such_cursor("after", after))?;

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{
     Row, RowFault,
-    row::{Fields, LISTS, NAMES, shown},
+    row::{Columns, Fields, LISTS, shown},
 };
 
 /// Separates the elements of a list inside one field.
@@ -13,27 +13,27 @@ const LIST_SEPARATOR: char = '|';
 const LINE_ENDS: [char; 2] = ['\r', '\n'];
 
 /// The rows after the header row.
-pub(super) fn rows(text: &str) -> Result<impl Iterator<Item = Row>, RowFault> {
+pub(super) fn rows(text: &str, columns: Columns) -> Result<impl Iterator<Item = Row>, RowFault> {
     let mut records = Records::new(text);
     let Some((line, header)) = records.next() else {
         return Err(RowFault { line: 1, reason: "the file is empty".to_owned() });
     };
     let refuse = |reason: String| RowFault { line, reason };
     let names: Vec<String> = header.map_err(refuse)?.iter().map(|name| name.trim().to_ascii_lowercase()).collect();
-    check(&names).map_err(refuse)?;
+    check(&names, columns).map_err(refuse)?;
     Ok(records.map(move |(line, values)| (line, values.and_then(|values| fields(&names, values)))))
 }
 
-fn check(names: &[String]) -> Result<(), String> {
+fn check(names: &[String], columns: Columns) -> Result<(), String> {
     for (index, name) in names.iter().enumerate() {
-        if !NAMES.contains(&name.as_str()) {
-            return Err(format!("unknown field `{}`; known fields are {}", shown(name), NAMES.join(", ")));
+        if !columns.names.contains(&name.as_str()) {
+            return Err(format!("unknown field `{}`; known fields are {}", shown(name), columns.names.join(", ")));
         }
         if names.iter().take(index).any(|earlier| earlier == name) {
             return Err(format!("`{name}` appears twice"));
         }
     }
-    match ["id", "title"].into_iter().find(|needed| !names.iter().any(|name| name == needed)) {
+    match columns.needed.iter().find(|needed| !names.iter().any(|name| name == *needed)) {
         Some(missing) => Err(format!("the first line has to name the fields, and `{missing}` is not among them")),
         None => Ok(()),
     }

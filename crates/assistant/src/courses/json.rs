@@ -23,7 +23,7 @@ pub(super) fn rows(text: &str) -> Result<impl Iterator<Item = Row>, RowFault> {
 
 fn fields(element: &str) -> Result<Fields, String> {
     if !element.starts_with('{') {
-        return Err("a course has to be an object".to_owned());
+        return Err("a row has to be an object".to_owned());
     }
     serde_json::from_str(element).map_err(|error| plain(&error))
 }

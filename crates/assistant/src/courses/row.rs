@@ -1,6 +1,6 @@
 //! One row: its named values become a course, or a list of errors.
 
-use amalgam_core::store::Course;
+use amalgam_core::store::{Course, LearnerCourse};
 use serde_json::{Map, Value};
 
 /// The values of a row by name. Values of a CSV file are strings, and those of a JSON file may be.
@@ -32,6 +32,7 @@ pub(super) const LISTS: [&str; 2] = ["tags", "assets"];
 const TITLE: usize = 300;
 const DESCRIPTION: usize = 20_000;
 const NAME: usize = 60;
+const USER: usize = 256;
 const URL: usize = 2_000;
 const TAG: usize = 100;
 const ASSET: usize = 300;
@@ -39,11 +40,28 @@ const ASSET: usize = 300;
 const TAGS: usize = 50;
 const ASSETS: usize = 200;
 
+/// What the rows of a file describe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Columns {
+    /// The names of all fields.
+    pub(super) names: &'static [&'static str],
+    /// The fields that every row has.
+    pub(super) needed: &'static [&'static str],
+}
+
+/// Those of a course.
+pub(super) const COURSE: Columns = Columns { names: &NAMES, needed: &["id", "title"] };
+/// Those of a learner's values of a course.
+pub(super) const LEARNER: Columns = Columns {
+    names: &["user", "course_id", "status", "progress", "is_eligible", "in_playlist"],
+    needed: &["user", "course_id"],
+};
+
 /// The course of a row.
 pub(super) fn course(fields: &Fields) -> Result<Course, String> {
-    let mut row = Reader { fields, faults: Vec::new() };
+    let mut row = Reader { fields, names: COURSE.names, faults: Vec::new() };
     row.unknown_names();
-    let id = row.id();
+    let id = row.id("id");
     let title = row.text("title", TITLE);
     if title.is_none() {
         row.missing("title");
@@ -68,8 +86,33 @@ pub(super) fn course(fields: &Fields) -> Result<Course, String> {
     if row.faults.is_empty() { Ok(course) } else { Err(row.faults.join("; ")) }
 }
 
+/// The learner's values of a row, without their time.
+pub(super) fn learner_course(fields: &Fields) -> Result<LearnerCourse, String> {
+    let mut row = Reader { fields, names: LEARNER.names, faults: Vec::new() };
+    row.unknown_names();
+    let user = row.text("user", USER);
+    match &user {
+        None => row.missing("user"),
+        Some(user) if user.chars().any(char::is_control) => {
+            row.faults.push("`user` must have no control characters".to_owned());
+        }
+        Some(_) => {}
+    }
+    let course = LearnerCourse {
+        course_id: row.id("course_id").unwrap_or_default(),
+        user: user.unwrap_or_default(),
+        status: row.text("status", NAME),
+        progress: row.percentage("progress"),
+        is_eligible: row.boolean("is_eligible"),
+        in_playlist: row.boolean("in_playlist"),
+        updated_at_ms: 0,
+    };
+    if row.faults.is_empty() { Ok(course) } else { Err(row.faults.join("; ")) }
+}
+
 struct Reader<'a> {
     fields: &'a Fields,
+    names: &'static [&'static str],
     faults: Vec<String>,
 }
 
@@ -96,18 +139,18 @@ impl<'a> Reader<'a> {
     }
 
     fn unknown_names(&mut self) {
-        let unknown = self.fields.keys().filter(|name| !NAMES.contains(&name.as_str()));
+        let unknown = self.fields.keys().filter(|name| !self.names.contains(&name.as_str()));
         self.faults.extend(unknown.take(5).map(|name| format!("unknown field `{}`", shown(name))));
     }
 
-    fn id(&mut self) -> Option<i64> {
-        let Some(value) = self.value_of("id") else {
-            self.missing("id");
+    fn id(&mut self, name: &'static str) -> Option<i64> {
+        let Some(value) = self.value_of(name) else {
+            self.missing(name);
             return None;
         };
         match whole(value).filter(|id| *id > 0) {
             Some(id) => Some(id),
-            None => self.refuse("id", "must be a positive integer"),
+            None => self.refuse(name, "must be a positive integer"),
         }
     }
 

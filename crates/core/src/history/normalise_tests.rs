@@ -19,7 +19,7 @@ fn told(items: Value) -> Vec<String> {
     history.entries.iter().map(short).collect()
 }
 
-/// Every call has one output, somewhere behind it, under an id of its own.
+/// Every call has one output, at any position after it, under an id of its own.
 pub(in crate::history) fn paired(entries: &[Entry<'_>]) -> Result<(), String> {
     let mut ids = HashSet::new();
     let mut open = HashSet::new();
@@ -50,7 +50,7 @@ pub(in crate::history) fn short(entry: &Entry<'_>) -> String {
     }
 }
 
-/// What the strictest upstream demands: after calls come exactly their outputs, before anything else is said.
+/// The rule of the strictest upstream: directly after calls follow exactly their outputs.
 pub(in crate::history) fn strictly_paired(entries: &[Entry<'_>]) -> Result<(), String> {
     let mut ids = HashSet::new();
     let mut open: Vec<String> = Vec::new();
@@ -200,7 +200,7 @@ fn large_values_are_compared_by_their_names() {
     let other = object(&mut (0..20_000).map(|n| if n == 19_999 { 20_000 } else { n }));
     let conflict = told(json!([call("a", "f", &up), call("a", "f", &other), output("a", "1")]));
     assert!(conflict[0].starts_with("note: [Tool history] Conflicting records"), "they differ in one name");
-    // A name that stands twice does not stand for another one.
+    // A name that occurs twice does not represent another one.
     let pairs = [("{\"x\":1,\"x\":1}", "{\"x\":1,\"y\":1}"), ("{\"x\":1,\"y\":1}", "{\"x\":1,\"x\":1}")];
     for (one, two) in pairs {
         let conflict = told(json!([call("a", "f", one), call("a", "f", two), output("a", "1")]));
@@ -405,7 +405,7 @@ proptest! {
         let parameters = body.parse::<ResponseParameters>().unwrap();
         let request = parameters.view().unwrap();
         let history = normalise(None, request.input.as_ref());
-        // Ids that are made anew among them.
+        // Some of the ids were replaced.
         prop_assert_eq!(&history, &normalise(None, request.input.as_ref()));
 
         let opaque: Vec<String> = history.entries.iter().filter_map(|entry| match entry {
@@ -450,7 +450,7 @@ fn a_call_that_was_run_here_is_told_as_a_call_and_its_output() {
     assert_eq!(history, expected);
 }
 
-/// The same call as it is kept: under the model's id, from an answer of this number.
+/// The same call as it is stored: under the model's id, from the answer with this number.
 fn kept(item_id: &str, call_id: &str, round: u64, output: &str) -> Value {
     let mut item = hosted(item_id, "bank", json!(output));
     (item["kept_call_id"], item["kept_round"]) = (json!(call_id), json!(round));

@@ -13,7 +13,7 @@ pub struct SystemPrompt {
     whole: bool,
 }
 
-/// Who wrote the instructions of a request.
+/// The author of the instructions of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InstructionsOf {
     /// A wire of this server: they are text parts of one system message.

@@ -72,7 +72,7 @@ fn is_in_tool_turns(entries: &[Entry<'_>]) -> bool {
     true
 }
 
-/// What joins a call and its output.
+/// The id that a call and its output share.
 fn id_of<'e>(entry: &'e Entry<'_>) -> Option<(CallKind, &'e str)> {
     match entry {
         Entry::Call(call) => Some((call.kind, &*call.call_id)),
@@ -99,7 +99,7 @@ fn arrangement<'a>(entries: &[Entry<'a>]) -> Vec<Entry<'a>> {
                 arrangement.run.append(&mut arrangement.trailing);
                 arrangement.run.push(entry);
             }
-            // It is placed after its call.
+            // The output is placed after its call.
             Part::Output => arrangement.close(),
             _ if arrangement.run.is_empty() => arrangement.entries.push(entry.clone()),
             Part::AssistantText => {

@@ -1,4 +1,4 @@
-//! right A1: the order for upstreams that want outputs directly behind their calls.
+//! right A1: the order for upstreams that require outputs directly after their calls.
 
 use amalgam_protocol::ResponseParameters;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! What a stateful upstream knows of a conversation, and whether that matches the history.
+//! The part of a conversation that a stateful upstream has stored, and whether that matches the history.
 //!
 //! The two may differ for any reason: truncation, a call without an output, a fork, a server-run tool. The history up
 //! to an answer is digested together with the answer. A later request continues that answer only if its history begins
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{hex::hex, items::read_items, model::UpstreamRetention};
 
-/// An answer that an upstream stores, and the history that it knows with it.
+/// An answer that an upstream stores, and the history that it has stored with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpstreamMemory {
     /// The operator's name of the upstream.
@@ -29,7 +29,8 @@ pub struct UpstreamMemory {
 }
 
 impl UpstreamMemory {
-    /// How many entries of a history the upstream knows; none if it knows something else, or there is nothing new.
+    /// How many entries of a history the upstream has stored; none if it has stored another history, or there is
+    /// nothing new.
     pub fn known(&self, history: &History<'_>, retention: UpstreamRetention) -> Option<usize> {
         let (known, new) = history.entries.split_at_checked(self.entries)?;
         if new.is_empty() {
@@ -101,8 +102,8 @@ impl ConversationDigest {
         Some(self.and(&entries))
     }
 
-    /// Adds the answer as a thread shows it later: one text directly after the user's message, whatever the model did
-    /// in between. None without a user message.
+    /// Adds the answer in the form in which a session shows it later: as one text directly after the user's message,
+    /// without the rounds in between. `None` without a user message.
     #[must_use]
     pub fn answered_in_thread(self, text: &str) -> Option<Self> {
         let (entries, hash) = self.up_to_user?;

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::history::normalise;
 
-/// What `act` makes of the history of a request.
+/// The result of `act` for the history of a request.
 fn with<T>(request: &Value, act: impl FnOnce(&History<'_>) -> T) -> T {
     let text = request.to_string();
     let parameters = text.parse::<ResponseParameters>().unwrap();
@@ -16,7 +16,7 @@ fn items(items: Value) -> Vec<Json> {
     items.as_array().unwrap().iter().map(|item| Json::parse(&item.to_string().into()).unwrap()).collect()
 }
 
-/// What an upstream knows that was asked this and answered that.
+/// The memory of an upstream that received this request and returned this answer.
 fn memory(request: &Value, answer: Value) -> Option<UpstreamMemory> {
     let said = with(request, |history| ConversationDigest::of(history, UpstreamRetention::Items))?;
     Some(said.answered(&items(answer))?.memory("up".to_owned(), "model".to_owned(), "resp_up".to_owned()))
@@ -47,7 +47,7 @@ fn output(id: &str) -> Value {
 fn a_history_that_goes_on_is_known_up_to_its_answer() {
     let thoughts = json!({"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": "x"});
     let memory = memory(&json!({"input": "Hi"}), json!([thoughts, message("Hello")])).unwrap();
-    // What was kept has ids and is written out; what is said is the same.
+    // Stored items have ids and all fields; their content is the same.
     let input = json!([user("Hi"), thoughts, message("Hello"), user("And?")]);
     assert_eq!(known(&memory, &json!({"input": input})), Some(3));
     assert_eq!(known(&memory, &json!({"input": input, "instructions": "Be brief."})), Some(3), "told with every call");
@@ -102,7 +102,7 @@ fn an_answer_with_calls_that_ran_here_is_not_the_upstreams() {
     assert_eq!(memory(&json!({"input": "Hi"}), json!([ran.clone(), message("Hello")])), None);
     let memory = memory(&json!({"input": "Hi"}), json!([listed.clone(), message("Hello")])).unwrap();
     assert_eq!(known(&memory, &json!({"input": [user("Hi"), listed, message("Hello"), user("And?")]})), Some(2));
-    // Earlier in the turn it is one of the things that were said.
+    // Earlier in the turn it is a part of the history.
     let later = self::memory(&json!({"input": [user("Hi"), ran]}), json!([message("Hello")])).unwrap();
     assert_eq!(known(&later, &json!({"input": [user("Hi"), ran, message("Hello"), user("And?")]})), Some(4));
 }

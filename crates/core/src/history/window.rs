@@ -43,7 +43,7 @@ pub fn turns(history: &History<'_>) -> usize {
     Turns::of(&history.entries).0.len()
 }
 
-/// The history with only its latest turns, `kept` of them and at least one; none if that is all of them.
+/// The history with only its latest turns, `turns_to_keep` of them and at least one; `None` if that is all of them.
 ///
 /// For an upstream whose context window is not configured, and which only reports that a prompt is too long.
 pub fn latest<'a>(history: &History<'a>, turns_to_keep: usize) -> Option<History<'a>> {

@@ -193,9 +193,9 @@ fn a_message_between_a_call_and_its_output_begins_no_turn() {
     assert_eq!(lost, ["input: the oldest turn (5 items) was left out to fit the context window"]);
 }
 
-/// What stays when the `gone` oldest turns go, by the plainest reading of the rule.
+/// The remaining entries when the `gone` oldest turns are dropped, by the simplest reading of the rule.
 fn by_the_rule(entries: &[Entry<'_>], gone: usize) -> Vec<String> {
-    // What comes before the first message of the user is a turn if there is anything in it that may go.
+    // Entries before the first message of the user count as a turn if one of them may be dropped.
     let head = entries.iter().take_while(|entry| !starts_turn(entry)).any(|entry| !is_kept(entry));
     let mut begun = usize::from(head);
     let mut told = Vec::new();

@@ -14,11 +14,11 @@ const ALERTS: [u64; 2] = [80, 100];
 /// A limit with its counters, as a row of the store has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LimitRecord {
-    /// What it is about.
+    /// The subject of the limit.
     pub subject: LimitSubject,
-    /// What it allows.
+    /// The rules.
     pub rules: LimitRules,
-    /// What is used.
+    /// The used and reserved amounts.
     pub counters: LimitCounters,
     /// Made with the row. Holds of an earlier row of the same subject do not change this one.
     pub generation: i64,
@@ -26,7 +26,7 @@ pub struct LimitRecord {
     pub updated_at_ms: u64,
 }
 
-/// What is used and reserved of a limit.
+/// The used and reserved amounts of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LimitCounters {
     /// The minute that requests and tokens are counted for.
@@ -41,17 +41,17 @@ pub struct LimitCounters {
     pub in_flight: u64,
     /// The day or month that the budget is counted for.
     pub period: u64,
-    /// Grows when the budget begins to count anything else.
+    /// Increases when the budget begins to count in another unit or period.
     pub epoch: u64,
-    /// What calls of the period have used, in the unit of the budget.
+    /// The amount that calls of the period have used, in the unit of the budget.
     pub spent: u64,
-    /// What running calls of the period have reserved.
+    /// The amount that running calls of the period have reserved.
     pub spent_reserved: u64,
     /// The highest threshold of the period that was announced, in per cent.
     pub alerted: u64,
 }
 
-/// What a turn or a model call asks of the limits that apply to it.
+/// The demand of a turn or a model call on the limits that apply to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LimitDemand {
     /// Whether it is a new request.
@@ -66,7 +66,7 @@ pub struct LimitDemand {
     pub call: bool,
 }
 
-/// What a call has used.
+/// The amounts that a call has used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct UsedAmounts {
     /// Tokens of the prompt and the answer.
@@ -75,7 +75,7 @@ pub struct UsedAmounts {
     pub cost: Option<Cost>,
 }
 
-/// What a hold has reserved of one limit.
+/// The amounts that a hold has reserved of one limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HoldShare {
     /// The limit.
@@ -104,7 +104,8 @@ impl LimitRecord {
         Self { subject, rules, counters: LimitCounters::default(), generation, updated_at_ms: now_ms }
     }
 
-    /// Replaces the rules. The budget begins anew if it counts another unit or period; everything else goes on.
+    /// Replaces the rules. The budget restarts at zero if it counts another unit or period; all other counters
+    /// continue.
     pub fn change(&mut self, rules: LimitRules, now_ms: u64) {
         let kind = |rules: &LimitRules| rules.budget.map(|budget| (budget.unit, budget.period));
         let budget_changed = kind(&self.rules) != kind(&rules);
@@ -121,8 +122,8 @@ impl LimitRecord {
         self.updated_at_ms = now_ms;
     }
 
-    /// Begins the windows that a time is in. A time before the current window, of a process whose clock is behind, counts in
-    /// the current one.
+    /// Begins the windows that a time is in. A time before the current window, of a process whose clock is slow, counts
+    /// in the current one.
     pub fn roll(&mut self, now_ms: u64) {
         let counters = &mut self.counters;
         let minute = minute(now_ms);
@@ -135,7 +136,7 @@ impl LimitRecord {
         }
     }
 
-    /// Whether the limit allows what is asked for; call [`Self::roll`] before.
+    /// Whether the limit allows a demand; call [`Self::roll`] before.
     pub fn check(&self, demand: &LimitDemand, now_ms: u64) -> Result<(), LimitRefusal> {
         let (rules, counters) = (&self.rules, &self.counters);
         let until_next_minute = minute_end(counters.minute).saturating_sub(now_ms);
@@ -241,7 +242,7 @@ impl LimitRecord {
         Some(reached)
     }
 
-    /// What is left of the current minute, for the headers of answers.
+    /// The remaining amounts of the current minute, for the headers of answers.
     pub fn rate_limits(&self) -> RateLimits {
         let counters = &self.counters;
         let window = |limit: u64, taken: u64| RateWindow {

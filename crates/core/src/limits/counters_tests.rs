@@ -43,7 +43,7 @@ fn requests_are_counted_by_the_minute_and_tell_when_it_ends() {
     assert_eq!((refused.reason, refused.retry_after_ms), (LimitReason::Requests { limit: 2 }, Some(10_000)));
     assert_eq!(refused.to_fault().message, "Rate limit reached for key key_1: requests_per_minute is 2.");
     assert!(ask(&mut record, TURN, 120_000).is_ok());
-    // A process whose clock is behind counts in the window that has begun.
+    // A process whose clock is slow counts in the window that has begun.
     assert!(ask(&mut record, TURN, 119_000).is_ok());
     assert!(ask(&mut record, TURN, 119_000).is_err());
 }
@@ -68,10 +68,10 @@ fn tokens_are_reserved_and_then_counted_by_fact() {
     assert_eq!(ask(&mut record, call(11), 0), Err(LimitReason::Tokens { limit: 100, taken: 90, needed: 11 }));
     record.settle(&share, used(30));
     assert!(ask(&mut record, call(70), 0).is_ok());
-    // A call that never fits is not told to wait.
+    // A call that never fits gets no time to wait.
     record.roll(60_000);
     assert_eq!(record.check(&call(101), 60_000).unwrap_err().retry_after_ms, None);
-    // What ends in a later minute counted in its own.
+    // A call that ends in a later minute counts in the minute of its reservation.
     record.settle(&share, used(30));
     assert_eq!((record.counters.tokens, record.counters.tokens_reserved), (0, 0));
 }

@@ -10,9 +10,9 @@ use crate::{
 /// The first limit that refuses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LimitRefusal {
-    /// Whose limit it is.
+    /// The subject of the limit.
     pub subject: LimitSubject,
-    /// Why.
+    /// The reason.
     pub reason: LimitReason,
     /// Milliseconds until it may allow the same; none if it will not.
     pub retry_after_ms: Option<u64>,
@@ -30,9 +30,9 @@ pub enum LimitReason {
     Tokens {
         /// The limit.
         limit: u64,
-        /// What is used and reserved.
+        /// The used and reserved amount.
         taken: u64,
-        /// What the call may use.
+        /// The amount that the call may use.
         needed: u64,
     },
     /// Too many turns run.
@@ -44,20 +44,20 @@ pub enum LimitReason {
     BudgetSpent {
         /// The budget.
         budget: Budget,
-        /// What is used.
+        /// The used amount.
         spent: u64,
-        /// What the call may use.
+        /// The amount that the call may use.
         needed: u64,
     },
     /// The call fits into the budget only if running calls use less than they have reserved.
     BudgetReserved {
         /// The budget.
         budget: Budget,
-        /// What is used.
+        /// The used amount.
         spent: u64,
-        /// What running calls have reserved.
+        /// The amount that running calls have reserved.
         reserved: u64,
-        /// What the call may use.
+        /// The amount that the call may use.
         needed: u64,
     },
     /// The budget is in money, and the model has no price.

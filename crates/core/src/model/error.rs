@@ -10,7 +10,7 @@ pub enum ModelError {
     /// The API key of the upstream is not configured.
     #[error("upstream `{upstream}` has no key: variable {variable} is not set")]
     NoKey {
-        /// Which upstream.
+        /// The upstream.
         upstream: String,
         /// The variable that should hold it.
         variable: String,
@@ -96,7 +96,7 @@ impl ModelError {
         }
     }
 
-    /// Whether the upstream does not know, or does not accept, the earlier answer of this id.
+    /// Whether the upstream reports that it does not have, or does not accept, the earlier answer with this id.
     pub fn is_forgotten(&self, id: &str) -> bool {
         let Self::Refused { status: 400 | 404 | 410 | 422, message, code, param, .. } = self else { return false };
         let text = message.as_deref().unwrap_or_default().to_ascii_lowercase();
@@ -165,7 +165,8 @@ fn names_model(message: Option<&str>) -> bool {
     message.is_some_and(|message| message.to_ascii_lowercase().contains("model"))
 }
 
-/// Maps a refusal to a fault: with the upstream's message where the caller can fix the request, with ours otherwise.
+/// Maps a refusal to a fault: with the upstream's message if the caller can fix the request, otherwise with a message
+/// of this server.
 fn refusal(
     status: u16,
     retry_after: Option<Duration>,

@@ -1,4 +1,4 @@
-//! What an upstream's answer means, before the emitter assigns ids, order and numbers.
+//! The meaning of an upstream's answer, before the emitter assigns ids, order and numbers.
 
 use amalgam_protocol::{Json, Literal, Usage};
 
@@ -43,26 +43,26 @@ pub enum ModelEvent {
     ReasoningText(Literal),
     /// The reasoning item ends.
     ReasoningEnd {
-        /// What the model needs back in the next request, sealed.
+        /// The sealed reasoning that the model needs back in the next request.
         encrypted_content: Option<String>,
     },
     /// A call begins.
     CallStart {
         /// Tells the calls of one answer apart.
         key: u64,
-        /// What is called.
+        /// The kind and the name of the call.
         call: CallHead,
     },
     /// More of a call's arguments, or of a custom tool's input.
     CallDelta {
-        /// Which call.
+        /// The call.
         key: u64,
         /// The piece.
         delta: Literal,
     },
     /// A call is complete.
     CallEnd {
-        /// Which call.
+        /// The call.
         key: u64,
     },
     /// An item of an unknown kind begins; it is passed on unchanged.
@@ -72,23 +72,23 @@ pub enum ModelEvent {
         /// The item so far.
         item: Json,
     },
-    /// Progress of such an item: an event as the upstream wrote it. Indices and sequence numbers are assigned anew.
+    /// Progress of such an item: an event as the upstream wrote it. Its indices and sequence numbers are replaced.
     ItemProgress {
-        /// Which item; none for an event that belongs to no item.
+        /// The item; `None` for an event that belongs to no item.
         key: Option<u64>,
         /// The event.
         event: Json,
     },
     /// An item of an unknown kind, complete. Begins the item too if it has not begun.
     ItemEnd {
-        /// Which item.
+        /// The item.
         key: u64,
         /// The item.
         item: Json,
     },
     /// Fields or parts of an item that no other event carries.
     Extra(ItemExtra),
-    /// Something that was requested and is missing in the answer. Reported beside the answer, not in it.
+    /// A requested part that is missing in the answer. Reported beside the answer, not in it.
     Loss(Loss),
     /// Token usage; the last event counts.
     Usage(Usage),
@@ -96,12 +96,12 @@ pub enum ModelEvent {
     Finish(Finish),
 }
 
-/// What is called.
+/// The kind, the id and the name of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallHead {
     /// Function, custom tool, or a tool with its own item type.
     pub kind: CallKind,
-    /// The upstream's id for the call; one of ours where it has none.
+    /// The upstream's id for the call; `None` if it has none, and then the emitter makes one.
     pub call_id: Option<String>,
     /// The client's name for the tool.
     pub name: String,

@@ -1,4 +1,4 @@
-//! What a tenant's assistant is: its settings, its profiles, its threads, and the catalogue that it knows.
+//! Assistants of a tenant: settings, profiles, sessions and their queues, and the catalogue of courses.
 
 use amalgam_protocol::{Json, Writer};
 
@@ -11,9 +11,9 @@ use crate::{
 /// The tenant whose objects an administrator or an operator manages.
 #[derive(Debug, Clone, Copy)]
 pub enum Within<'a> {
-    /// Those of its own tenant.
+    /// The administrator's own tenant.
     Own(Admin<'a>),
-    /// Those of a tenant that the operator names.
+    /// The tenant with this number, on behalf of the operator.
     Named(Operator, i64),
 }
 
@@ -27,35 +27,35 @@ impl Within<'_> {
     }
 }
 
-/// A tenant's settings. What is not set comes from elsewhere.
+/// The settings of a tenant's assistant. The configuration of the server supplies the values that are not set here.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AgentConfig {
-    /// A JSON object of what is set.
+    /// The values that are set, as a JSON object.
     pub values: Json,
-    /// The tenant's key for its upstream, sealed.
+    /// The tenant's API key for its upstream, sealed.
     pub api_key: Option<String>,
-    /// Grows with every change, from 1.
+    /// Starts at 1 and increases by one with each change.
     pub revision: u64,
     /// Milliseconds since 1970.
     pub updated_at_ms: u64,
 }
 
-/// Who an assistant is for one purpose.
+/// A profile: a prompt, tools and a model that a request selects by the profile's slug.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentProfile {
-    /// What callers ask for; unique in its tenant.
+    /// The name in requests; unique in its tenant.
     pub slug: String,
-    /// What it is told to be.
+    /// The system prompt.
     pub prompt: String,
     /// The names of its tools, in order.
     pub tools: Vec<String>,
-    /// The model that it wants.
+    /// The requested model; `None` for the default model of the assistant.
     pub model: Option<String>,
-    /// The tool that the model has to call first in each turn; none where it is free.
+    /// The tool that the model must call first in each turn; `None` lets the model choose.
     pub tool_choice: Option<String>,
-    /// Whether it may be asked for.
+    /// Whether requests can use the profile.
     pub active: bool,
-    /// Grows with every change, from 1.
+    /// Starts at 1 and increases by one with each change.
     pub version: u64,
     /// Milliseconds since 1970.
     pub created_at_ms: u64,
@@ -63,18 +63,18 @@ pub struct AgentProfile {
     pub updated_at_ms: u64,
 }
 
-/// A thread of one user with one profile.
+/// A session: the messages of one user with one profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionRecord {
-    /// Its number.
+    /// The session's id.
     pub id: i64,
-    /// Whose it is.
+    /// The user who owns the session.
     pub user: String,
-    /// The profile; none where none was found.
+    /// The profile's slug; `None` for a session without a profile.
     pub profile: Option<String>,
-    /// Whether it goes on.
+    /// Whether further turns of the user and the profile join this session.
     pub active: bool,
-    /// How many messages it has.
+    /// The number of messages.
     pub messages: u64,
     /// Milliseconds since 1970.
     pub created_at_ms: u64,
@@ -82,26 +82,26 @@ pub struct SessionRecord {
     pub updated_at_ms: u64,
 }
 
-/// Something said in a thread.
+/// A message of a session.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MessageRecord {
-    /// Its number.
+    /// The message's id.
     pub id: i64,
-    /// The thread.
+    /// The session that the message belongs to.
     pub session_id: i64,
     /// `user`, `assistant` or `system`.
     pub role: String,
-    /// What was said.
+    /// The text.
     pub content: String,
-    /// The turn that it belongs to.
+    /// The response of the turn that wrote the message.
     pub response_id: Option<String>,
     /// Milliseconds since 1970.
     pub created_at_ms: u64,
-    /// What is known about it.
+    /// Records about the message. Empty where a method does not load them.
     pub metadata: Vec<MetadataRecord>,
 }
 
-/// Something known about a message.
+/// A record about a message, for administrators.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MetadataRecord {
     /// `system_prompt`, `context`, `model_usage`, `tool_call` or `error`.
@@ -111,7 +111,7 @@ pub struct MetadataRecord {
 }
 
 impl MetadataRecord {
-    /// A row of this kind; `fill` writes the fields of its value.
+    /// A record of this kind; `fill` writes the fields of its value.
     pub fn new(kind: &str, fill: impl FnOnce(&mut Writer)) -> Self {
         let mut writer = Writer::default();
         writer.object(fill);
@@ -122,9 +122,9 @@ impl MetadataRecord {
 /// An entry in the queue of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ticket {
-    /// The thread.
+    /// The session.
     pub session_id: i64,
-    /// Smaller comes first.
+    /// The position in the queue: smaller numbers run first.
     pub number: i64,
 }
 
@@ -140,39 +140,41 @@ pub struct QueueEntry {
 /// The user's message, appended when its entry is first in the queue.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewUserMessage {
-    /// The turn that answers.
+    /// The response of the turn that answers the message.
     pub response_id: String,
-    /// Its text.
+    /// The text of the message.
     pub content: String,
-    /// What is known about it.
+    /// Records about the message.
     pub metadata: Vec<MetadataRecord>,
-    /// The most messages of before that are wanted.
+    /// The number of earlier messages to return, at most.
     pub history_messages: usize,
+    /// Whether it begins a new session; the active one is closed.
+    pub starts_session: bool,
     /// Milliseconds since 1970.
     pub now_ms: u64,
 }
 
-/// What appending a user's message gives: the numbers of both messages, and what was said before.
+/// The result of appending a user's message: the ids of both messages of the turn, and the earlier messages.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionHistory {
-    /// The number of the user's message.
+    /// The id of the user's message.
     pub user_message_id: i64,
-    /// The number that the answer will have.
+    /// The id that the answer will have.
     pub assistant_message_id: i64,
-    /// What was said before, oldest first: role and content.
+    /// The earlier messages as role and content, oldest first.
     pub history: Vec<(String, String)>,
-    /// The turn that gave the newest answer among it.
+    /// The response that the newest answer in `history` belongs to; `None` if `history` has no answer.
     pub answered_by: Option<String>,
 }
 
-/// What the end of a turn adds to its session; the next entry of the queue is first with it.
+/// What the end of a turn writes to its session. The same transaction removes the turn's entry from the queue.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionEnd {
     /// The turn's entry in the queue.
     pub ticket: Ticket,
-    /// The answer, under the number that was kept for it; none where the turn failed.
+    /// The answer, under the id that was reserved for it; `None` if the turn failed.
     pub answer: Option<(i64, String)>,
-    /// What is known now, by the number of the message.
+    /// Records to add, each with the id of its message.
     pub metadata: Vec<(i64, MetadataRecord)>,
     /// Milliseconds since 1970.
     pub now_ms: u64,
@@ -181,77 +183,79 @@ pub struct SessionEnd {
 /// A course of a tenant's catalogue.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Course {
-    /// Its number, unique in its tenant.
+    /// The course's id, unique in its tenant.
     pub id: i64,
-    /// Its title.
+    /// The title.
     pub title: String,
-    /// What it is about.
+    /// The description.
     pub description: String,
-    /// `Learn` and the like.
+    /// The form of teaching, such as `Learn`.
     pub modality: String,
-    /// `Course` and the like.
+    /// The kind of entry, such as `Course`.
     pub kind: String,
-    /// Where the learner is with it, such as `Started`; none when nowhere.
+    /// The learner's status, such as `Started`; `None` if there is none.
     pub status: Option<String>,
-    /// Whether its parts have an order.
+    /// Whether the parts must be taken in order.
     pub content_in_sequence: bool,
-    /// How much of it has to be done.
+    /// The percentage that a learner must finish.
     pub min_percentage_finish: i64,
-    /// What it is filed under.
+    /// The tags.
     pub tags: Vec<String>,
-    /// What it consists of.
+    /// The names of the parts.
     pub assets: Vec<String>,
-    /// Where it is.
+    /// The address of the course.
     pub url: Option<String>,
-    /// How much of it is done.
+    /// The percentage that the learner has finished.
     pub progress: i64,
-    /// Whether it may be taken.
+    /// Whether the learner may take the course.
     pub is_eligible: bool,
-    /// Whether it is on the learner's list.
+    /// Whether the course is in the learner's playlist.
     pub in_playlist: bool,
-    /// Whether it is offered.
+    /// Whether searches and lookups return the course.
     pub active: bool,
 }
 
-/// A part of what a search found.
+/// A page of search results.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CoursePage {
-    /// How many there are.
+    /// The number of all matches.
     pub count: u64,
-    /// This part, the best first.
+    /// The matches of this page, best first.
     pub courses: Vec<Course>,
 }
 
-/// What came of an import.
+/// The counts of an import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ImportCounts {
-    /// New ones.
+    /// Entries that were added.
     pub created: u64,
-    /// Ones that were there and are different now.
+    /// Entries that existed and were changed.
     pub updated: u64,
-    /// Ones that were there like this.
+    /// Entries that existed with the same content.
     pub unchanged: u64,
 }
 
-/// Settings and profiles.
+/// Settings and profiles of assistants.
 pub trait AgentStore: Send + Sync {
-    /// The settings of the caller's tenant.
+    /// Returns the settings of the caller's tenant; `None` if none are stored. May be a cached copy.
     fn agent_config<'a>(&'a self, scope: &'a Scope) -> Stored<'a, Option<AgentConfig>>;
 
-    /// The settings of a tenant.
+    /// Returns the stored settings of a tenant; `None` if there are none, or the tenant does not exist.
     fn agent_config_within<'a>(&'a self, within: Within<'a>) -> Stored<'a, Option<AgentConfig>>;
 
-    /// Sets them, if those that are there have the revision before `config`'s; `false` when they do not, or there is no such
-    /// tenant.
+    /// Replaces the settings if the stored revision is the one before `config.revision`; revision 1 is for a tenant
+    /// that has no settings yet. Returns `false` and writes nothing if the revision is stale or the tenant does not
+    /// exist.
     fn put_agent_config<'a>(&'a self, within: Within<'a>, config: AgentConfig, audit: AuditDraft) -> Stored<'a, bool>;
 
-    /// A profile of the caller's tenant, active or not.
+    /// Returns a profile of the caller's tenant, active or not; `None` if there is no such profile. May be a cached
+    /// copy.
     fn profile<'a>(&'a self, scope: &'a Scope, slug: &'a str) -> Stored<'a, Option<AgentProfile>>;
 
-    /// The active profiles of the caller's tenant by slug.
+    /// Returns the active profiles of the caller's tenant, sorted by slug.
     fn active_profiles<'a>(&'a self, scope: &'a Scope) -> Stored<'a, Vec<AgentProfile>>;
 
-    /// The profiles of a tenant by slug, behind `after`.
+    /// Returns at most `limit` profiles of a tenant whose slug is greater than `after`, sorted by slug.
     fn profiles_within<'a>(
         &'a self,
         within: Within<'a>,
@@ -259,8 +263,9 @@ pub trait AgentStore: Send + Sync {
         limit: usize,
     ) -> Stored<'a, Vec<AgentProfile>>;
 
-    /// Keeps a profile. One that is there like this stays; else its version is the next one, whatever `profile` says, and the
-    /// version before is kept too. Nothing when there is no such tenant.
+    /// Adds or replaces a profile and returns it as stored; `None` if the tenant does not exist. A profile with the
+    /// same content is left unchanged. Otherwise the store assigns the next version, whatever `profile.version` is, and
+    /// keeps the earlier ones.
     fn put_profile<'a>(
         &'a self,
         within: Within<'a>,
@@ -268,10 +273,11 @@ pub trait AgentStore: Send + Sync {
         audit: AuditDraft,
     ) -> Stored<'a, Option<AgentProfile>>;
 
-    /// Forgets a profile and its versions; whether there was one.
+    /// Deletes a profile and all its versions. Returns whether the profile existed.
     fn delete_profile<'a>(&'a self, within: Within<'a>, slug: &'a str, audit: AuditDraft) -> Stored<'a, bool>;
 
-    /// The versions of a profile, the newest first, with the one that is there now.
+    /// Returns at most `limit` versions of a profile before version `before`, newest first; the current one is among
+    /// them.
     fn profile_versions<'a>(
         &'a self,
         within: Within<'a>,
@@ -283,8 +289,9 @@ pub trait AgentStore: Send + Sync {
 
 /// Sessions of assistants.
 pub trait SessionStore: Send + Sync {
-    /// Joins the queue of the caller's active session with a profile, which is created if there is none. If the entry is first
-    /// at once, appends the message too: most sessions have one turn at a time, and this saves them a write.
+    /// Joins the queue of the caller's active session with a profile. Creates the session if the caller has none. If
+    /// the entry is first at once, the same write appends `message`: most sessions have one turn at a time, and this
+    /// saves a write.
     fn join_queue<'a>(
         &'a self,
         scope: &'a Scope,
@@ -294,14 +301,16 @@ pub trait SessionStore: Send + Sync {
         message: Option<NewUserMessage>,
     ) -> Stored<'a, QueueEntry>;
 
-    /// Whether the entry is first in its queue; nothing when it is gone. Changes are notified through
-    /// [`super::Store::changed`] under [`session_topic`].
+    /// Whether the entry is first in its queue; `None` if it has been removed. [`super::Store::changed`] notifies of
+    /// changes under [`session_topic`].
     fn is_next<'a>(&'a self, scope: &'a Scope, ticket: Ticket) -> Stored<'a, Option<bool>>;
 
-    /// Leaves the queue; a message that was appended by then gets `error` as a row of its own.
+    /// Removes the entry from its queue, and adds `error` to the user's message if that was appended. No effect if the
+    /// entry has been removed before.
     fn leave_queue<'a>(&'a self, scope: &'a Scope, ticket: Ticket, error: Option<MetadataRecord>) -> Stored<'a, ()>;
 
-    /// Appends the user's message, and gives the history before it. Nothing when the entry is not first.
+    /// Appends the user's message and returns the messages before it. `None`, and nothing is written, if the entry is
+    /// not first.
     fn append_message<'a>(
         &'a self,
         scope: &'a Scope,
@@ -309,10 +318,11 @@ pub trait SessionStore: Send + Sync {
         words: NewUserMessage,
     ) -> Stored<'a, Option<SessionHistory>>;
 
-    /// The caller's threads, the newest first, behind `after`.
+    /// Returns at most `limit` of the caller's sessions with ids below `after`, newest first.
     fn sessions<'a>(&'a self, scope: &'a Scope, after: Option<i64>, limit: usize) -> Stored<'a, Vec<SessionRecord>>;
 
-    /// The messages of one of the caller's threads, the newest first, behind `after`; without what is known about them.
+    /// The messages of one of the caller's threads, the newest first, behind `after`, with the calls of their tools and
+    /// without other records.
     fn messages<'a>(
         &'a self,
         scope: &'a Scope,
@@ -321,15 +331,19 @@ pub trait SessionStore: Send + Sync {
         limit: usize,
     ) -> Stored<'a, Option<Vec<MessageRecord>>>;
 
-    /// One message of one of the caller's threads, with all that is known about it.
+    /// Returns a message of one of the caller's sessions with its records; `None` if there is no such message.
     fn message<'a>(&'a self, scope: &'a Scope, id: i64) -> Stored<'a, Option<MessageRecord>>;
 
-    /// The response of the caller whose model's own id of the answer is `provider_id`, the newest if there are several.
+    /// Returns the newest of the caller's responses whose answer has this id of the upstream; `None` if there is none.
     fn response_of_answer<'a>(&'a self, scope: &'a Scope, provider_id: &'a str) -> Stored<'a, Option<String>>;
 
-    /// The response of any user of a tenant, whichever door it came through, that has this id of the model's server; the
-    /// newest if there are several.
+    /// Returns the newest response of a tenant whose answer has this id of the upstream, of any user and any wire;
+    /// `None` if there is none.
     fn response_of_answer_within<'a>(&'a self, within: Within<'a>, provider_id: &'a str) -> Stored<'a, Option<String>>;
+
+    /// Counts a message that the caller sends with a browser token on a day, in days since 1970. `false`, and nothing is
+    /// counted, if it has sent `limit` messages on that day already.
+    fn count_client_message<'a>(&'a self, scope: &'a Scope, day: u64, limit: u64) -> Stored<'a, bool>;
 
     /// The threads of a tenant, of one user or of all, the newest first, behind `after`.
     fn sessions_within<'a>(
@@ -340,7 +354,8 @@ pub trait SessionStore: Send + Sync {
         limit: usize,
     ) -> Stored<'a, Vec<SessionRecord>>;
 
-    /// One thread of a tenant with its newest messages behind `after`, and all that is known about them.
+    /// Returns a session of a tenant with its newest messages below `after` and their records; `None` if it does not
+    /// exist.
     fn session_within<'a>(
         &'a self,
         within: Within<'a>,
@@ -355,9 +370,9 @@ pub fn session_topic(session_id: i64) -> String {
     format!("session {session_id}")
 }
 
-/// The catalogue.
+/// The catalogue of courses.
 pub trait CourseStore: Send + Sync {
-    /// Keeps courses, each in the place of the one of its number, all of them or none. Nothing when there is no such tenant.
+    /// Adds courses, or replaces those with the same ids, all in one transaction. `None` if the tenant does not exist.
     fn put_courses<'a>(
         &'a self,
         within: Within<'a>,
@@ -365,11 +380,12 @@ pub trait CourseStore: Send + Sync {
         now_ms: u64,
     ) -> Stored<'a, Option<ImportCounts>>;
 
-    /// An active course of the caller's tenant.
+    /// Returns an active course of the caller's tenant; `None` if there is none with this id.
     fn course<'a>(&'a self, scope: &'a Scope, id: i64) -> Stored<'a, Option<Course>>;
 
-    /// The active courses of the caller's tenant in which any of these words is found, the best first; with no words all of
-    /// them by number. Words are those of `amalgam_knowledge::search::words`.
+    /// Returns a page of the active courses of the caller's tenant that contain at least one of the words, best first.
+    /// An empty list of words selects all courses, sorted by id. The words are those of
+    /// `amalgam_knowledge::search::words`.
     fn search_courses<'a>(
         &'a self,
         scope: &'a Scope,

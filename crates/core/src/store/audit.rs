@@ -9,7 +9,7 @@ use crate::{
 /// Which rows are listed, newest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuditFilter {
-    /// The tenant that the objects belong to; all of them for none.
+    /// The tenant that the objects belong to; `None` for all tenants.
     pub tenant_id: Option<i64>,
     /// The key, the user or the kind of the actor.
     pub actor: Option<String>,
@@ -27,15 +27,15 @@ pub struct AuditFilter {
 
 /// The audit. Changes of the administration append their row themselves, in their own transaction.
 pub trait AuditStore: Send + Sync {
-    /// Appends a row for work that is more than one transaction. The same row is appended once.
+    /// Appends a row for work that takes more than one transaction. Appending the same row again has no effect.
     fn append_audit(&self, operator: Operator, draft: AuditDraft) -> Stored<'_, ()>;
 
-    /// Rows, newest first; none if there is no row with the id `after`.
+    /// Returns at most `limit` matching rows, newest first; `None` if no row has the id `after`.
     fn audit(&self, operator: Operator, filter: AuditFilter, limit: usize) -> Stored<'_, Option<Vec<AuditRow>>>;
 
-    /// Rows in the order of the chain, behind the one with this number.
+    /// Returns at most `limit` rows with a number above `after`, in the order of the chain.
     fn audit_chain(&self, operator: Operator, after: u64, limit: usize) -> Stored<'_, Vec<AuditRow>>;
 
-    /// The end of the chain; none while there is no row.
+    /// Returns the end of the chain; `None` if there are no rows.
     fn audit_head(&self, operator: Operator) -> Stored<'_, Option<AuditHead>>;
 }

@@ -1,4 +1,4 @@
-//! The tool bank, and what is written about the calls of its tools.
+//! The tool bank, the records of server-run tool calls, and approvals.
 
 use amalgam_protocol::Json;
 
@@ -9,26 +9,26 @@ use crate::{
     tool::{Decider, Policy},
 };
 
-/// A tool as the bank has it.
+/// A tool of the bank.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BankTool {
-    /// The name that the model calls it by; unique in its bank whatever its case.
+    /// The name in calls of the model; unique in its bank, ignoring case.
     pub name: String,
-    /// Whether it is the installation's, for all tenants. A tenant's own tool of the same name goes before it.
+    /// Whether the tool is common to all tenants. A tenant's own tool with the same name hides it.
     pub common: bool,
-    /// What the model is told about it.
+    /// The description for the model.
     pub description: String,
-    /// The JSON Schema of its arguments.
+    /// The JSON Schema of the arguments.
     pub parameters: Json,
-    /// What kind of tool it is.
+    /// How the tool runs.
     pub kind: BankKind,
-    /// What its kind needs to know: a JSON object. Secrets in it are sealed before they get here.
+    /// The settings of the kind, as a JSON object. The caller of the store seals secrets in it.
     pub settings: Json,
-    /// When and how to use it, for the prompt.
+    /// Instructions for the system prompt on when and how to use the tool.
     pub guidance: Option<String>,
-    /// How it is treated.
+    /// Time-out, idempotency, errors and approval.
     pub policy: Policy,
-    /// Whether it may be used.
+    /// Whether requests can use the tool.
     pub active: bool,
     /// Milliseconds since 1970.
     pub created_at_ms: u64,
@@ -36,10 +36,10 @@ pub struct BankTool {
     pub updated_at_ms: u64,
 }
 
-/// What kind of tool it is.
+/// How a tool of the bank runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BankKind {
-    /// Part of the program.
+    /// Code of this program.
     Builtin,
     /// A request to an HTTP service.
     Http,
@@ -52,7 +52,7 @@ pub enum BankKind {
 impl BankKind {
     const ALL: [Self; 4] = [Self::Builtin, Self::Http, Self::Mcp, Self::Client];
 
-    /// The name that it is stored and configured under.
+    /// The name in the store and in the configuration.
     pub fn name(self) -> &'static str {
         match self {
             Self::Builtin => "builtin",
@@ -62,150 +62,151 @@ impl BankKind {
         }
     }
 
-    /// The kind of this name.
+    /// The kind with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 }
 
-/// How often a tool was called, and how that went.
+/// Statistics of the calls of one tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ToolStatistics {
-    /// Calls that began.
+    /// Calls that were started.
     pub calls: u64,
     /// Calls that ended in an error.
     pub failed: u64,
-    /// Calls whose end is not known.
+    /// Calls without a recorded end.
     pub unknown: u64,
-    /// Milliseconds that the others took, all together.
+    /// The duration of all ended calls, in milliseconds.
     pub duration_ms: u64,
-    /// Milliseconds of the one that took longest.
+    /// The duration of the longest call, in milliseconds.
     pub longest_ms: u64,
-    /// When it was called last, in milliseconds since 1970.
+    /// The start of the last call, in milliseconds since 1970.
     pub last_called_at_ms: Option<u64>,
 }
 
-/// One call of a tool that the server runs, as its turn writes it: once before it runs, and once after.
+/// A call of a server-run tool. The turn writes it before the tool runs, and again when it has ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolRun {
     /// From 0, within its turn.
     pub number: u32,
-    /// The id of the item that shows it.
+    /// The id of the output item for the call.
     pub item_id: String,
     /// The model's id for the call.
     pub call_id: String,
-    /// Whose tool it is: the bank, or the MCP server.
+    /// The origin of the tool: the bank, or the label of an MCP server.
     pub label: String,
-    /// The tool's own name there.
+    /// The tool's name at its origin.
     pub name: String,
-    /// The exact text that the model sent.
+    /// The arguments, exactly as the model sent them.
     pub arguments: String,
-    /// Whether running it twice is as good as once.
+    /// Whether the tool may run twice with the same effect.
     pub idempotent: bool,
-    /// When it was about to run, in milliseconds since 1970.
+    /// When the call was started, in milliseconds since 1970.
     pub started_at_ms: u64,
-    /// How it ended; none while that is not known.
+    /// The outcome; `None` until the end of the call is recorded.
     pub outcome: Option<ToolOutcome>,
 }
 
-/// How a call ended.
+/// The outcome of a tool call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolOutcome {
-    /// What the model was told: a JSON value.
+    /// The output for the model, a JSON value.
     pub output: Json,
-    /// Why it failed, or was not run: one of the names of [`crate::turn::ToolFailure`]. None when it went well.
+    /// Why the call failed or did not run, as a name of [`crate::turn::ToolFailure`]; `None` if it succeeded.
     pub error: Option<String>,
-    /// What happened, for the operator of the server.
+    /// Details for the operator.
     pub detail: Option<String>,
-    /// Milliseconds that it took.
+    /// The duration of the call, in milliseconds.
     pub duration_ms: u64,
 }
 
-/// A call that waits for an approval.
+/// A tool call that needs an approval.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Approval {
-    /// `mcpr_…`: the id of the item that asks.
+    /// `mcpr_…`, the id of the output item that requests the approval.
     pub id: String,
-    /// The response that it was asked in.
+    /// The response that has the request.
     pub response_id: String,
-    /// Whose turn it is.
+    /// The user who owns the response.
     pub user: String,
     /// The model's id for the call.
     pub call_id: String,
-    /// Whose tool it is.
+    /// The origin of the tool: the bank, or the label of an MCP server.
     pub label: String,
-    /// The tool's own name there.
+    /// The tool's name at its origin.
     pub name: String,
-    /// The exact text that the model sent.
+    /// The arguments, exactly as the model sent them.
     pub arguments: String,
-    /// Who may decide.
+    /// The role that may decide.
     pub decider: Decider,
     /// Milliseconds since 1970.
     pub asked_at_ms: u64,
-    /// When it runs out, in milliseconds since 1970: from then on it is refused.
+    /// When the request expires, in milliseconds since 1970. From then on it counts as refused.
     pub expires_at_ms: u64,
-    /// What was decided.
+    /// The decision; `None` until there is one.
     pub decision: Option<Decision>,
-    /// The response that has acted on it.
+    /// The response that used the approval; `None` until one has.
     pub used_by: Option<String>,
 }
 
-/// What was decided about a call.
+/// A decision on an approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// Whether it may run.
+    /// Whether the call may run.
     pub approve: bool,
-    /// Why.
+    /// The reason that the user gave.
     pub reason: Option<String>,
-    /// Who decided: a user.
+    /// The user who decided.
     pub by: String,
     /// Milliseconds since 1970.
     pub at_ms: u64,
 }
 
-/// What came of deciding.
+/// The result of a decision.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DecisionOutcome {
-    /// It is decided now, or was decided the same way before.
+    /// The decision is recorded now, or the same decision was recorded before.
     Stands(Box<Approval>),
-    /// It was decided the other way before, or has run out.
+    /// Not recorded: the opposite decision was recorded before, or the request has expired.
     TooLate(Box<Approval>),
-    /// Only an administrator may.
+    /// Not recorded: only an administrator may decide.
     NotYours(Box<Approval>),
 }
 
-/// Whose tools an administrator deals with.
+/// The bank whose tools are managed.
 #[derive(Debug, Clone, Copy)]
 pub enum BankOf<'a> {
-    /// The tenant's own.
+    /// The tools of the administrator's tenant.
     Tenant(Admin<'a>),
-    /// The installation's.
+    /// The common tools of the installation.
     Common(Operator),
 }
 
-/// The bank and the approvals.
+/// The tool bank and approvals.
 pub trait BankStore: Send + Sync {
-    /// The active tools that a caller's tenant has, its own and common ones, by name: those of `names`, or all for none.
-    /// An own tool that is not active hides the common one of its name.
+    /// Returns the active tools of the caller's tenant and the common ones, sorted by name: those in `names`, or all
+    /// for `None`. A tool of the tenant that is not active still hides the common tool with its name.
     fn tools_for<'a>(&'a self, scope: &'a Scope, names: Option<&'a [String]>) -> Stored<'a, Vec<BankTool>>;
 
-    /// The tools of one bank by name, behind `after`, active or not.
+    /// Returns at most `limit` tools of a bank with names above `after`, active or not, sorted by name.
     fn tools<'a>(&'a self, of: BankOf<'a>, after: Option<&'a str>, limit: usize) -> Stored<'a, Vec<BankTool>>;
 
-    /// One tool of one bank.
+    /// Returns a tool of a bank; `None` if it has no tool with this name.
     fn tool<'a>(&'a self, of: BankOf<'a>, name: &'a str) -> Stored<'a, Option<BankTool>>;
 
-    /// Keeps a tool in the place of the one of its name; whether it is new. The moment of creation of an old one stays.
+    /// Adds a tool, or replaces the one with the same name but keeps its creation time. Returns whether the tool is
+    /// new.
     fn put_tool<'a>(&'a self, of: BankOf<'a>, tool: BankTool, audit: AuditDraft) -> Stored<'a, bool>;
 
-    /// Puts other settings in the place of a tool's, if they are still `before`; whether they were. Nothing else of it changes:
-    /// they say the same, sealed anew.
+    /// Replaces the settings of a tool by the same settings, sealed with another key, if they are still `before`.
+    /// Returns `false` and changes nothing if they are not.
     fn reseal_tool<'a>(&'a self, of: BankOf<'a>, name: &'a str, before: &'a Json, after: &'a Json) -> Stored<'a, bool>;
 
-    /// Forgets a tool; whether there was one.
+    /// Deletes a tool. Returns whether it existed.
     fn delete_tool<'a>(&'a self, of: BankOf<'a>, name: &'a str, audit: AuditDraft) -> Stored<'a, bool>;
 
-    /// How the calls of a label's tool went, in the administrator's tenant, since a moment in milliseconds since 1970.
+    /// Returns the statistics of a tool's calls in the administrator's tenant that started at `since_ms` or later.
     fn tool_statistics<'a>(
         &'a self,
         admin: Admin<'a>,
@@ -214,14 +215,14 @@ pub trait BankStore: Send + Sync {
         since_ms: u64,
     ) -> Stored<'a, ToolStatistics>;
 
-    /// One approval of the caller's.
+    /// Returns an approval of the caller's turns; `None` if the caller has none with this id.
     fn approval<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, Option<Approval>>;
 
-    /// One approval of the administrator's tenant, of any user's turn.
+    /// Returns an approval of any user of the administrator's tenant; `None` if there is none with this id.
     fn approval_of_tenant<'a>(&'a self, admin: Admin<'a>, id: &'a str) -> Stored<'a, Option<Approval>>;
 
-    /// Approvals of the administrator's tenant, the newest first, after `after`; with `pending` only those without a
-    /// decision that have not expired at `now_ms`.
+    /// Returns at most `limit` approvals of the administrator's tenant after `after`, newest first. With `pending`,
+    /// only those that have no decision and have not expired at `now_ms`.
     fn approvals<'a>(
         &'a self,
         admin: Admin<'a>,
@@ -231,10 +232,10 @@ pub trait BankStore: Send + Sync {
         now_ms: u64,
     ) -> Stored<'a, Vec<Approval>>;
 
-    /// Decides as the caller. The first decision stands.
+    /// Records the caller's decision, unless there is one. `None` if the caller has no such approval.
     fn decide<'a>(&'a self, scope: &'a Scope, id: &'a str, decision: Decision) -> Stored<'a, Option<DecisionOutcome>>;
 
-    /// Decides as an administrator. The first decision stands.
+    /// Records an administrator's decision, unless there is one. `None` if the tenant has no such approval.
     fn decide_as_admin<'a>(
         &'a self,
         admin: Admin<'a>,
@@ -243,6 +244,6 @@ pub trait BankStore: Send + Sync {
         audit: AuditDraft,
     ) -> Stored<'a, Option<DecisionOutcome>>;
 
-    /// Notes that a response acts on an approval that was granted; `false` when another one has, or it was not granted.
+    /// Marks a granted approval as used by a response. `false` if it was not granted or another response has used it.
     fn use_approval<'a>(&'a self, scope: &'a Scope, id: &'a str, response_id: &'a str) -> Stored<'a, bool>;
 }

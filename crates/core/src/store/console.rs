@@ -29,18 +29,18 @@ impl SignIn {
         }
     }
 
-    /// The way with this name.
+    /// The way of signing in with this name; `None` for other names.
     pub fn named(name: &str) -> Option<Self> {
         [Self::Key, Self::Link, Self::Oidc].into_iter().find(|way| way.name() == name)
     }
 }
 
-/// Who a session or a link belongs to.
+/// The tenant and the rights of a session or a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConsoleOwner {
-    /// The tenant.
+    /// The tenant's id.
     pub tenant_id: i64,
-    /// The rights; those of the key replace them if there is one.
+    /// The rights of the session. If it was opened with a key, the key's current rights replace these.
     pub rights: Rights,
     /// The id of the stored key, to show it.
     pub key_id: Option<String>,
@@ -62,28 +62,28 @@ pub struct ConsoleUser {
 pub struct ConsoleSession {
     /// `csn_…`; not secret.
     pub id: String,
-    /// Whose it is.
+    /// The tenant and the rights.
     pub owner: ConsoleOwner,
     /// The user that the provider named; none for keys and links.
     pub user: Option<ConsoleUser>,
-    /// How it began.
+    /// How the browser signed in.
     pub sign_in: SignIn,
-    /// What the browser calls itself.
+    /// The `User-Agent` of the browser.
     pub browser: Option<String>,
-    /// The client's address at the start.
+    /// The client's address at sign-in.
     pub address: Option<String>,
     /// Milliseconds since 1970.
     pub created_at_ms: u64,
-    /// Milliseconds since 1970, a minute more or less.
+    /// Milliseconds since 1970, accurate to a minute.
     pub last_used_at_ms: u64,
-    /// The time after which it is refused even if it is in use.
+    /// The time at which the session ends even if it is in use, in milliseconds since 1970.
     pub expires_at_ms: u64,
 }
 
 /// Sessions and links of the console, for the operator.
 pub trait ConsoleStore: Send + Sync {
-    /// Stores a session under the hash of its token, and removes those that have ended: `ended_before` is the latest time of
-    /// last use that has ended one. `false` if the tenant does not exist.
+    /// Stores a session under the hash of its token. Also deletes sessions that have expired or were last used before
+    /// `ended_before_ms`. Returns `false` if the tenant does not exist.
     fn add_console_session(
         &self,
         operator: Operator,
@@ -93,17 +93,17 @@ pub trait ConsoleStore: Send + Sync {
         audit: AuditDraft,
     ) -> Stored<'_, bool>;
 
-    /// The session with this hash, however old, with its tenant.
+    /// Returns the session with this hash and its tenant, expired or not; `None` if there is none.
     fn console_session(
         &self,
         operator: Operator,
         token_hash: [u8; 32],
     ) -> Stored<'_, Option<(ConsoleSession, TenantRecord)>>;
 
-    /// Records that a session was used.
+    /// Updates the time of last use. No effect if the session does not exist.
     fn touch_console_session<'a>(&'a self, operator: Operator, id: &'a str, now_ms: u64) -> Stored<'a, ()>;
 
-    /// Sessions of one tenant or of all, by id, behind `after`.
+    /// Returns at most `limit` sessions with ids above `after`, of one tenant or of all, sorted by id.
     fn console_sessions<'a>(
         &'a self,
         operator: Operator,
@@ -112,7 +112,7 @@ pub trait ConsoleStore: Send + Sync {
         limit: usize,
     ) -> Stored<'a, Vec<ConsoleSession>>;
 
-    /// Removes a session, of one tenant or of any; nothing if there is none.
+    /// Deletes a session, of one tenant or of any, and returns it; `None` if there was none.
     fn remove_console_session<'a>(
         &'a self,
         operator: Operator,
@@ -121,7 +121,7 @@ pub trait ConsoleStore: Send + Sync {
         audit: AuditDraft,
     ) -> Stored<'a, Option<ConsoleSession>>;
 
-    /// Stores a one-time link under the hash of its token. `false` if the tenant does not exist.
+    /// Stores a one-time link under the hash of its token. Returns `false` if the tenant does not exist.
     fn add_console_link(
         &self,
         operator: Operator,
@@ -131,7 +131,7 @@ pub trait ConsoleStore: Send + Sync {
         audit: AuditDraft,
     ) -> Stored<'_, bool>;
 
-    /// Removes a link, and returns whom it admits if it has not expired.
+    /// Deletes a link and returns its owner; `None` if there is no link or it has expired at `now_ms`.
     fn take_console_link(
         &self,
         operator: Operator,

@@ -1,4 +1,4 @@
-//! Conversations: items that several responses add to.
+//! Conversations: lists of items that several responses read and extend.
 
 use amalgam_protocol::Json;
 
@@ -12,29 +12,29 @@ pub struct Conversation {
     pub id: String,
     /// Milliseconds since 1970.
     pub created_at_ms: u64,
-    /// An object of strings.
+    /// The metadata, a JSON object of strings.
     pub metadata: Json,
 }
 
-/// An item to be added.
+/// An item to add to a conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewItem {
-    /// Its id, which is also in its text.
+    /// The item's id, the same as in its JSON.
     pub id: String,
-    /// The item.
+    /// The item's JSON.
     pub item: Json,
 }
 
 /// An item of a conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConversationItem {
-    /// Its id.
+    /// The item's id.
     pub id: String,
-    /// The item.
+    /// The item's JSON.
     pub item: Json,
 }
 
-/// Which way a list goes.
+/// The order of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Order {
     /// Oldest first.
@@ -44,43 +44,44 @@ pub enum Order {
     Descending,
 }
 
-/// A part of a list.
+/// A page of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
-    /// Begin behind this item.
+    /// The id of the item before the page; `None` for the first page.
     pub after: Option<String>,
-    /// At most this many.
+    /// The number of items, at most.
     pub limit: usize,
-    /// Which way.
+    /// The order.
     pub order: Order,
 }
 
-/// What came of adding items.
+/// The result of adding items.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AppendOutcome {
-    /// They are there.
+    /// All items were added.
     All,
-    /// Nothing was added: the conversation has an item of this id already.
+    /// No item was added: the conversation already has an item with this id.
     Taken(String),
 }
 
-/// A part of a conversation's items.
+/// A page of a conversation's items.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Listing {
-    /// The items, and whether there are more behind them.
+    /// The page.
     Items {
-        /// In the order that was asked for.
+        /// The items, in the requested order.
         items: Vec<ConversationItem>,
-        /// Whether the list goes on.
+        /// Whether further items follow.
         has_more: bool,
     },
-    /// The item to begin behind is not there.
+    /// The conversation has no item with the id `after` of the page.
     UnknownAfter,
 }
 
-/// Conversations of a caller. A method that is about a conversation which is not there gives nothing.
+/// The caller's conversations. Methods that return an `Option` return `None`, and write nothing, if the conversation
+/// does not exist.
 pub trait ConversationStore: Send + Sync {
-    /// Makes one, with its first items.
+    /// Creates a conversation with its first items.
     fn create_conversation<'a>(
         &'a self,
         scope: &'a Scope,
@@ -88,10 +89,10 @@ pub trait ConversationStore: Send + Sync {
         items: Vec<NewItem>,
     ) -> Stored<'a, ()>;
 
-    /// One conversation.
+    /// Returns a conversation.
     fn conversation<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, Option<Conversation>>;
 
-    /// Sets its metadata.
+    /// Replaces the metadata and returns the conversation.
     fn update_conversation<'a>(
         &'a self,
         scope: &'a Scope,
@@ -99,17 +100,17 @@ pub trait ConversationStore: Send + Sync {
         metadata: Json,
     ) -> Stored<'a, Option<Conversation>>;
 
-    /// Forgets it and its items; whether there was one.
+    /// Deletes a conversation and its items. Returns whether it existed.
     fn delete_conversation<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, bool>;
 
-    /// Adds items at its end, all of them or none.
+    /// Appends all items, or none if one of their ids is taken.
     fn add_items<'a>(&'a self, scope: &'a Scope, id: &'a str, items: Vec<NewItem>)
     -> Stored<'a, Option<AppendOutcome>>;
 
-    /// One page of items.
+    /// Returns a page of items.
     fn list_items<'a>(&'a self, scope: &'a Scope, id: &'a str, page: &'a Page) -> Stored<'a, Option<Listing>>;
 
-    /// One item.
+    /// Returns an item; `None` also if the conversation has no such item.
     fn conversation_item<'a>(
         &'a self,
         scope: &'a Scope,
@@ -117,9 +118,9 @@ pub trait ConversationStore: Send + Sync {
         item_id: &'a str,
     ) -> Stored<'a, Option<ConversationItem>>;
 
-    /// Forgets one item; whether there was one.
+    /// Deletes an item. Returns `Some(false)` if the conversation has no such item.
     fn delete_item<'a>(&'a self, scope: &'a Scope, id: &'a str, item_id: &'a str) -> Stored<'a, Option<bool>>;
 
-    /// All items, oldest first.
+    /// Returns all items, oldest first.
     fn conversation_history<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, Option<Vec<Json>>>;
 }

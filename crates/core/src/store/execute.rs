@@ -1,28 +1,28 @@
-//! Sessions of the strict contract: their turns, the steps of a turn, and the modes that they are in.
+//! Sessions of the strict contract: their turns, the steps of a turn, and their modes.
 //!
-//! A step is one submission that was taken: the user's, or the results of tools. It has one response, and how the step
-//! stands is how that response stands, so that nothing has to be written twice when a turn ends.
+//! A step is one accepted submission: the user's, or the results of tools. It has one response, and its state is the
+//! state of that response, so the end of a turn is written only once.
 
 use amalgam_protocol::{Json, Status};
 
 use super::{Stored, Within, processes::ProcessId};
 use crate::{audit::AuditDraft, scope::Scope};
 
-/// A digest of the content of a request.
+/// A digest of the content of a submission.
 pub type Fingerprint = [u8; 32];
 
-/// A session.
+/// A session of the strict contract.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentSession {
-    /// `sess_…`; later ones sort behind.
+    /// `sess_…`; ids sort by creation.
     pub id: String,
-    /// The profile that answers; none for the tenant's usual assistant.
+    /// The profile that answers; `None` for the tenant's default assistant.
     pub profile: Option<String>,
-    /// The name of the mode that it is in.
+    /// The name of the session's current mode.
     pub mode: String,
-    /// What the client has said about its solution.
+    /// The description of the solution that the client sent last.
     pub solution_context: Option<String>,
-    /// How many turns it has.
+    /// The number of turns.
     pub turns: u64,
     /// Milliseconds since 1970.
     pub created_at_ms: u64,
@@ -37,119 +37,121 @@ pub struct ModeChange {
     pub previous: String,
     /// The mode from then on.
     pub mode: String,
-    /// Why, in the model's words.
+    /// The reason, in the model's words.
     pub reason: String,
-    /// The turn in which it happened.
+    /// The turn in which the mode changed.
     pub turn_id: String,
     /// Milliseconds since 1970.
     pub at_ms: u64,
 }
 
-/// A turn with its steps, the user's first.
+/// A turn with its steps; the first one is the user's.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AgentTurn {
-    /// The client's name for it.
+    /// The id that the client gave the turn.
     pub turn_id: String,
-    /// Its place in the session, from 1.
+    /// The position in the session, from 1.
     pub number: u64,
-    /// In order; never none.
+    /// The steps in order, at least one.
     pub steps: Vec<AgentStep>,
 }
 
 /// A step of a turn.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AgentStep {
-    /// What the submission says.
+    /// The digest of the submission.
     pub fingerprint: Fingerprint,
-    /// What it is answered with.
+    /// The response that answers it.
     pub response_id: String,
-    /// The mode that the session was in.
+    /// The session's mode when the step was accepted.
     pub mode: String,
-    /// What the answer tells besides its response: a JSON object.
+    /// Fields of the answer that are not in the response: a JSON object.
     pub notes: Json,
     /// Milliseconds since 1970.
     pub created_at_ms: u64,
-    /// How it stands.
+    /// The state of the step.
     pub state: StepState,
 }
 
-/// How a step stands.
+/// The state of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepState {
-    /// It is being worked on.
+    /// A process works on the step.
     Running,
-    /// Its response has ended like this.
+    /// The response has ended with this status.
     Ended(Status),
-    /// It has no response: the process that took it died before there was one, or the response was deleted.
+    /// The step has no response: its process died before it began one, or the response was deleted.
     Gone,
 }
 
-/// A submission that wants to be worked on.
+/// A submission to be accepted as a step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewStep {
     /// The session.
     pub session_id: String,
     /// The turn.
     pub turn_id: String,
-    /// What the submission says.
+    /// The digest of the submission.
     pub fingerprint: Fingerprint,
-    /// The response whose calls these results are for; none for a user's submission.
+    /// The response whose calls these results answer; `None` for a user's submission.
     pub follows: Option<String>,
     /// The response that will answer.
     pub response_id: String,
-    /// Who works on it.
+    /// The process that works on the step.
     pub process: ProcessId,
-    /// The mode that the session is in.
+    /// The session's mode.
     pub mode: String,
-    /// What the answer tells besides its response: a JSON object.
+    /// Fields of the answer that are not in the response: a JSON object.
     pub notes: Json,
-    /// What the session keeps from now on; none for what it has.
+    /// The new description of the client's solution; `None` keeps the stored one.
     pub solution_context: Option<String>,
     /// Milliseconds since 1970.
     pub now_ms: u64,
 }
 
-/// What became of a submission.
+/// The outcome of a submission.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TakenStep {
-    /// The caller has taken the step and runs it. A step that failed, or whose process died, is taken again like this.
+    /// The caller has taken the step and must run it. Also for a step that failed, or whose process died, if it is
+    /// submitted again.
     First {
-        /// The last response of the session that has ended well, for a user's submission; else what it follows.
+        /// The response to continue: for results the one that they follow, for a user's submission the last one of the
+        /// session that ended `completed` or `incomplete`.
         parent: Option<String>,
     },
-    /// The same was submitted before.
+    /// The same submission was accepted before, as this step.
     Already(AgentStep),
-    /// The turn was begun with something else, or is not waiting for these results any more.
+    /// The turn began with another submission, or does not wait for these results.
     Different,
-    /// Another turn of the session is being worked on.
+    /// Another turn of the session is running.
     Busy {
-        /// Which.
+        /// The id of the running turn.
         turn_id: String,
     },
-    /// There is no such session, or no such turn to go on with.
+    /// The session does not exist, or for results the turn does not exist.
     Missing,
 }
 
-/// A session as a submission to it finds it.
+/// A session as it was at one moment, for a submission.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SubmittedSession {
     /// The session.
     pub session: AgentSession,
-    /// The turn that the submission names, if it was begun.
+    /// The turn that the submission names, if it has begun.
     pub turn: Option<AgentTurn>,
-    /// The newest turn, if there is one.
+    /// The newest turn of the session, if there is one.
     pub newest: Option<AgentTurn>,
 }
 
-/// Sessions and turns.
+/// Sessions of the strict contract and their turns.
 pub trait ExecuteStore: Send + Sync {
-    /// Opens a session.
+    /// Stores a new session.
     fn open_session<'a>(&'a self, scope: &'a Scope, session: AgentSession) -> Stored<'a, ()>;
 
-    /// One of the caller's sessions.
+    /// Returns one of the caller's sessions; `None` if the caller has none with this id.
     fn agent_session<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, Option<AgentSession>>;
 
-    /// The caller's sessions, the newest first, behind `after`.
+    /// Returns at most `limit` of the caller's sessions with ids below `after`, newest first.
     fn agent_sessions<'a>(
         &'a self,
         scope: &'a Scope,
@@ -157,11 +159,11 @@ pub trait ExecuteStore: Send + Sync {
         limit: usize,
     ) -> Stored<'a, Vec<AgentSession>>;
 
-    /// Forgets a session with its turns, and gives the responses that they had, which are the caller's to forget. Nothing when
-    /// there is none.
+    /// Deletes a session and its turns. Returns the ids of their responses, which the caller has to delete; `None` if
+    /// the session does not exist.
     fn delete_session<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, Option<Vec<String>>>;
 
-    /// A turn of one of the caller's sessions.
+    /// Returns a turn of one of the caller's sessions; `None` if the session or the turn does not exist.
     fn agent_turn<'a>(
         &'a self,
         scope: &'a Scope,
@@ -169,7 +171,8 @@ pub trait ExecuteStore: Send + Sync {
         turn_id: &'a str,
     ) -> Stored<'a, Option<AgentTurn>>;
 
-    /// The turns of one of the caller's sessions, the newest first, behind the one of number `before`.
+    /// Returns at most `limit` turns with numbers below `before`, newest first; `None` if the caller has no such
+    /// session.
     fn agent_turns<'a>(
         &'a self,
         scope: &'a Scope,
@@ -178,7 +181,8 @@ pub trait ExecuteStore: Send + Sync {
         limit: usize,
     ) -> Stored<'a, Option<Vec<AgentTurn>>>;
 
-    /// One of the caller's sessions with the turn that a submission names, at one moment.
+    /// Returns one of the caller's sessions with the turn that a submission names, read at one moment; `None` if there
+    /// is no such session.
     fn submitted_session<'a>(
         &'a self,
         scope: &'a Scope,
@@ -193,20 +197,21 @@ pub trait ExecuteStore: Send + Sync {
         })
     }
 
-    /// Takes a submission to work on, or tells what became of it. Of several at once, on any number of processes, one is
-    /// the first. Until there is a response, a step runs for as long as its process is known. After an error it is open
-    /// whether it was taken; the store gives it back, so that its response must not be begun.
+    /// Takes the step of a submission, or returns why it cannot be taken. If several processes submit the same step at
+    /// once, one of them gets [`TakenStep::First`]. A step without a response counts as running as long as its process
+    /// is registered. If the call fails, the step may or may not have been taken: the store releases it, and the caller
+    /// must not begin its response.
     fn take_step<'a>(&'a self, scope: &'a Scope, step: NewStep) -> Stored<'a, TakenStep>;
 
-    /// Gives a submission back for which no response was begun: it can be sent again. Nothing when it is not this
-    /// response's any more.
+    /// Releases a step whose response was not begun, so that the submission can be sent again. No effect if the step
+    /// has a response by now or belongs to another one.
     fn drop_step<'a>(&'a self, scope: &'a Scope, session_id: &'a str, response_id: &'a str) -> Stored<'a, ()>;
 
-    /// Changes the mode of one of the caller's sessions, and remembers that; `false` when there is no such session. What
-    /// `change` says about the mode before is not looked at.
+    /// Changes the mode of one of the caller's sessions and records the change. The store fills in the previous mode
+    /// and ignores `change.previous`. Returns `false` if the session does not exist.
     fn change_mode<'a>(&'a self, scope: &'a Scope, session_id: &'a str, change: ModeChange) -> Stored<'a, bool>;
 
-    /// The changes of a session's mode, oldest first; at most the newest `limit` of them.
+    /// Returns the newest `limit` changes of a session's mode, oldest first; `None` if the caller has no such session.
     fn mode_changes<'a>(
         &'a self,
         scope: &'a Scope,
@@ -215,20 +220,20 @@ pub trait ExecuteStore: Send + Sync {
     ) -> Stored<'a, Option<Vec<ModeChange>>>;
 }
 
-/// What an agent is for a while: how it is told to be, what it may use, where it looks things up.
+/// A mode of agents: a system prompt, tools, and conditions of searches.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mode {
-    /// Unique in its tenant, whatever its case.
+    /// The name; unique in its tenant, ignoring case.
     pub name: String,
-    /// For people.
+    /// The name for users.
     pub display_name: String,
-    /// What the model is told.
+    /// The system prompt.
     pub system_prompt: String,
-    /// The names of its tools besides those of the profile, in order.
+    /// The tools besides those of the profile, in order.
     pub tools: Vec<String>,
-    /// The tool that the model has to call first in each turn; none where it is free.
+    /// The tool that the model must call first in each turn; `None` lets the model choose.
     pub tool_choice: Option<String>,
-    /// Conditions of what is looked up, for turns that bring none: a JSON array.
+    /// The conditions of searches, as a JSON array, for turns that do not send their own.
     pub rag_scope: Json,
     /// Milliseconds since 1970.
     pub created_at_ms: u64,
@@ -236,18 +241,18 @@ pub struct Mode {
     pub updated_at_ms: u64,
 }
 
-/// Modes that tenants have defined. Those that every tenant has are not kept here.
+/// Modes that tenants have defined. Built-in modes are not in the store.
 pub trait ModeStore: Send + Sync {
-    /// The modes of the caller's tenant by name.
+    /// Returns the modes of the caller's tenant, sorted by name. May be a cached copy.
     fn modes<'a>(&'a self, scope: &'a Scope) -> Stored<'a, Vec<Mode>>;
 
-    /// The modes of a tenant by name.
+    /// Returns the modes of a tenant, sorted by name.
     fn modes_within<'a>(&'a self, within: Within<'a>) -> Stored<'a, Vec<Mode>>;
 
-    /// Keeps a mode in the place of the one of its name, which stays the one that was made first. `false` when there is no
-    /// such tenant.
+    /// Adds a mode, or replaces the one with the same name but keeps its creation time. Returns `false` if the tenant
+    /// does not exist.
     fn put_mode<'a>(&'a self, within: Within<'a>, mode: Mode, audit: AuditDraft) -> Stored<'a, bool>;
 
-    /// Forgets a mode; whether there was one.
+    /// Deletes a mode. Returns whether it existed.
     fn delete_mode<'a>(&'a self, within: Within<'a>, name: &'a str, audit: AuditDraft) -> Stored<'a, bool>;
 }

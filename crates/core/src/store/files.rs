@@ -5,47 +5,47 @@ use bytes::Bytes;
 use super::Stored;
 use crate::{scope::Scope, store::Order};
 
-/// What is known about a file.
+/// The facts about a file, without its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileRecord {
-    /// `file_…`; later ones sort behind.
+    /// `file_…`; ids sort by creation.
     pub id: String,
-    /// What its owner calls it.
+    /// The file's name.
     pub filename: String,
-    /// What it is for, in the caller's words.
+    /// The purpose that the caller gave.
     pub purpose: String,
-    /// What kind of file it is.
+    /// The media type.
     pub media_type: String,
-    /// How long it is.
+    /// The size of the content.
     pub bytes: u64,
     /// Milliseconds since 1970.
     pub created_at_ms: u64,
-    /// When it goes by itself, in milliseconds since 1970.
+    /// The expiry time, in milliseconds since 1970; `None` for a file that does not expire.
     pub expires_at_ms: Option<u64>,
 }
 
 /// Which files are listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileListing<'a> {
-    /// Those for this alone.
+    /// Only files with this purpose; `None` for all.
     pub purpose: Option<&'a str>,
-    /// Those behind this one.
+    /// The id of the file before the page; `None` for the first page.
     pub after: Option<&'a str>,
-    /// By when they were made.
+    /// The order by creation.
     pub order: Order,
-    /// So many.
+    /// The number of files, at most.
     pub limit: usize,
 }
 
-/// Files. One that has expired is not there.
+/// Uploaded files. Methods treat an expired file as missing.
 pub trait FileStore: Send + Sync {
-    /// Keeps a file, unless the caller's tenant had more than `most_bytes` with it; whether it is kept.
+    /// Stores a file. Returns `false`, and stores nothing, if the tenant's files would exceed `most_bytes` with it.
     fn put_file<'a>(&'a self, scope: &'a Scope, file: FileRecord, content: Bytes, most_bytes: u64) -> Stored<'a, bool>;
 
-    /// What is known about one of the caller's files.
+    /// Returns the facts about one of the caller's files; `None` if there is no such file.
     fn file<'a>(&'a self, scope: &'a Scope, id: &'a str, now_ms: u64) -> Stored<'a, Option<FileRecord>>;
 
-    /// One of the caller's files with what is in it.
+    /// Returns one of the caller's files with its content; `None` if there is no such file.
     fn file_content<'a>(
         &'a self,
         scope: &'a Scope,
@@ -53,9 +53,9 @@ pub trait FileStore: Send + Sync {
         now_ms: u64,
     ) -> Stored<'a, Option<(FileRecord, Bytes)>>;
 
-    /// The caller's files.
+    /// Returns a page of the caller's files.
     fn files<'a>(&'a self, scope: &'a Scope, listing: FileListing<'a>, now_ms: u64) -> Stored<'a, Vec<FileRecord>>;
 
-    /// Forgets a file; whether there was one.
+    /// Deletes a file, expired or not. Returns whether it existed.
     fn delete_file<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, bool>;
 }

@@ -1,18 +1,22 @@
-//! What a tenant's agents can look up: collections of documents in pieces, found by their words.
+//! Knowledge of a tenant: collections of documents in chunks, which are found by their words.
 
 use super::{ImportCounts, Stored, Within};
-use crate::{retrieval::Condition, scope::Scope};
+use crate::{
+    TurnSummary,
+    retrieval::Condition,
+    scope::{Operator, Scope},
+};
 
-/// Documents that belong together.
+/// A named set of documents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Collection {
     /// Unique in its tenant.
     pub name: String,
-    /// How many documents it has.
+    /// The number of documents.
     pub documents: u64,
-    /// How many pieces they have.
+    /// The number of chunks in all documents.
     pub chunks: u64,
-    /// The model that its pieces were embedded with.
+    /// The model of the chunks' embeddings; `None` if they have none.
     pub embedding_model: Option<String>,
     /// Milliseconds since 1970.
     pub created_at_ms: u64,
@@ -20,120 +24,134 @@ pub struct Collection {
     pub updated_at_ms: u64,
 }
 
-/// A document as it is brought in: it takes the place of the one of its path from the same source.
+/// A document to import. It replaces the document with the same path and source.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewDocument {
-    /// Where it is; unique in its source.
+    /// The path; unique in its source.
     pub path: String,
-    /// A digest of what is in it and of how it was cut.
+    /// A digest of the content and of the way it was split into chunks.
     pub digest: [u8; 32],
     /// Its language.
     pub language: String,
-    /// What else is known about it, such as `repo`: names and values. Conditions ask for these, and for `path`, `language`
+    /// Further attributes, such as `repo`, as names and values. Conditions can name them, besides `path`, `language`
     /// and `collection`.
     pub attributes: Vec<(String, String)>,
-    /// Its pieces in order.
+    /// The chunks in order.
     pub chunks: Vec<NewChunk>,
 }
 
-/// What is known about a document.
+/// The facts about a document, without its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DocumentRecord {
-    /// Where it was brought in from, such as one folder; documents of several sources may have the same path.
+    /// The source of the import, such as a folder. Documents of different sources may have the same path.
     pub source: String,
-    /// Where it is; unique in its source.
+    /// The path; unique in its source.
     pub path: String,
-    /// A digest of what is in it and of how it was cut.
+    /// A digest of the content and of the way it was split into chunks.
     pub digest: [u8; 32],
     /// Its language.
     pub language: String,
-    /// What else is known about it.
+    /// Further attributes, as names and values.
     pub attributes: Vec<(String, String)>,
-    /// How many pieces it has.
+    /// The number of chunks.
     pub chunks: u64,
     /// Milliseconds since 1970.
     pub updated_at_ms: u64,
 }
 
-/// Which documents of a collection are listed, by source and then by path, both by their bytes.
+/// Which documents of a collection are listed. The list is sorted by source and then by path, both compared as bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DocumentListing<'a> {
-    /// Those of this source alone.
+    /// Only documents of this source; `None` for all.
     pub source: Option<&'a str>,
-    /// Those behind the one of this source and path.
+    /// The source and the path of the document before the page; `None` for the first page.
     pub after: Option<(&'a str, &'a str)>,
-    /// So many.
+    /// The number of documents, at most.
     pub limit: usize,
 }
 
-/// A piece of a document.
+/// A chunk of a document.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewChunk {
-    /// What it is in its document, such as the name of a function.
+    /// What the chunk defines, such as the name of a function.
     pub symbol: Option<String>,
-    /// Its first line, from 1.
+    /// The first line, from 1.
     pub start_line: u64,
-    /// Its last line.
+    /// The last line.
     pub end_line: u64,
-    /// What is in it.
+    /// The text.
     pub content: String,
-    /// The words that it is found by, as often as they are in it.
+    /// The words of the search index, repeated as often as the chunk has them.
     pub words: Vec<String>,
-    /// Its place in the space of the collection's embedding model.
+    /// The embedding, by the collection's embedding model.
     pub embedding: Option<Vec<f32>>,
 }
 
-/// What is looked for.
+/// A search for chunks.
 #[derive(Debug, Clone, Copy)]
 pub struct KnowledgeQuery<'a> {
-    /// In these collections; in all of the tenant's when there are none.
+    /// The names of the collections; an empty list selects all collections of the tenant.
     pub collections: &'a [String],
-    /// Pieces with any of these words, each of them once.
+    /// The words, without duplicates. A chunk matches if it has at least one of them.
     pub words: &'a [String],
-    /// Of documents of which all of these hold.
+    /// The conditions that the chunk's document must satisfy, all of them.
     pub conditions: &'a [Condition<'a>],
-    /// So many, the best first.
+    /// The number of chunks, at most.
     pub limit: usize,
-    /// Whether embeddings are wanted too.
+    /// Whether to return the embeddings.
     pub embeddings: bool,
 }
 
-/// A piece that was found.
+/// A chunk that a search found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FoundChunk {
-    /// What it is known by; another one after its document was brought in anew.
+    /// The id of the chunk. It changes when the document is imported again.
     pub id: String,
-    /// The collection.
+    /// The name of the collection.
     pub collection: String,
-    /// The document.
+    /// The path of the document.
     pub path: String,
-    /// Its language.
+    /// The language of the document.
     pub language: String,
-    /// What else is known about the document.
+    /// The further attributes of the document.
     pub attributes: Vec<(String, String)>,
-    /// What it is in its document.
+    /// What the chunk defines, such as the name of a function.
     pub symbol: Option<String>,
-    /// Its first line, from 1.
+    /// The first line, from 1.
     pub start_line: u64,
-    /// Its last line.
+    /// The last line.
     pub end_line: u64,
-    /// What is in it.
+    /// The text.
     pub content: String,
-    /// How well it fits; more is better.
+    /// The relevance; higher is better.
     pub score: f64,
+    /// What the score is made of.
+    pub ranking: ChunkRanking,
     /// Its place in the space of the collection's embedding model.
     pub embedding: Option<Vec<f32>>,
+}
+
+/// What the score of a piece is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct ChunkRanking {
+    /// By its words alone, as the store ranks it.
+    pub word_score: f64,
+    /// How close its embedding is to the question's, from 0 to 1; none where one of them has no embedding.
+    pub similarity: Option<f64>,
 }
 
 /// Knowledge. It belongs to a tenant, and all of its users may look things up.
 pub trait KnowledgeStore: Send + Sync {
+    /// Adds model calls that belong to no turn, such as embeddings, to the usage of the summary's tenant, key and user.
+    fn count_calls(&self, operator: Operator, summary: TurnSummary) -> Stored<'_, ()>;
+
     /// The collections of the caller's tenant by name.
     fn collections<'a>(&'a self, scope: &'a Scope) -> Stored<'a, Vec<Collection>>;
 
-    /// The collections of a tenant by name.
+    /// Returns the collections of a tenant, sorted by name.
     fn collections_within<'a>(&'a self, within: Within<'a>) -> Stored<'a, Vec<Collection>>;
 
-    /// The documents of a collection; none when there is no such collection.
+    /// Returns a page of the documents of a collection; an empty one if the collection does not exist.
     fn documents_within<'a>(
         &'a self,
         within: Within<'a>,
@@ -141,9 +159,10 @@ pub trait KnowledgeStore: Send + Sync {
         listing: DocumentListing<'a>,
     ) -> Stored<'a, Vec<DocumentRecord>>;
 
-    /// Brings documents of one source in, all of them or none; the collection is made if there is none. `embedding_model` is
-    /// the model of their embeddings; one that is not the collection's (also none where it has one) takes its place and
-    /// removes all embeddings that the collection has. Nothing when there is no such tenant.
+    /// Imports documents of one source in one transaction, and creates the collection if it does not exist.
+    /// `embedding_model` is the model of their embeddings. If it differs from the collection's (also if it is `None`
+    /// and the collection has one), it replaces the collection's model, and all embeddings of the collection are
+    /// deleted. `None` if the tenant does not exist.
     fn put_documents<'a>(
         &'a self,
         within: Within<'a>,
@@ -154,7 +173,7 @@ pub trait KnowledgeStore: Send + Sync {
         now_ms: u64,
     ) -> Stored<'a, Option<ImportCounts>>;
 
-    /// Forgets documents of one source; how many there were.
+    /// Deletes documents of one source by their paths. Returns how many of them existed.
     fn delete_documents<'a>(
         &'a self,
         within: Within<'a>,
@@ -164,9 +183,9 @@ pub trait KnowledgeStore: Send + Sync {
         now_ms: u64,
     ) -> Stored<'a, u64>;
 
-    /// Forgets a collection with whatever documents it still has; whether there was one.
+    /// Deletes a collection and its documents. Returns whether it existed.
     fn delete_collection<'a>(&'a self, within: Within<'a>, collection: &'a str) -> Stored<'a, bool>;
 
-    /// Looks things up.
+    /// Returns the best chunks for a query, best first; none if no chunk matches.
     fn search_knowledge<'a>(&'a self, scope: &'a Scope, query: KnowledgeQuery<'a>) -> Stored<'a, Vec<FoundChunk>>;
 }

@@ -8,16 +8,16 @@ use crate::{
     scope::Operator,
 };
 
-/// What a turn or a model call asks of the limits that apply to it, all at once.
+/// What a turn or a model call reserves of all limits that apply to it, in one step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LimitReservation {
-    /// `hold_…`; the same reservation is made once.
+    /// `hold_…`. Reserving again with the same id has no further effect.
     pub hold_id: String,
     /// The process that settles the hold, as long as it lives.
     pub process: ProcessId,
-    /// The limits that apply. Those that do not exist allow everything.
+    /// The subjects whose limits apply. A subject without a limit allows everything.
     pub subjects: Vec<LimitSubject>,
-    /// What is asked for.
+    /// The amounts to reserve.
     pub demand: LimitDemand,
     /// Milliseconds since 1970.
     pub now_ms: u64,
@@ -28,16 +28,16 @@ pub struct LimitReservation {
 pub enum ReserveOutcome {
     /// All limits allow it.
     Granted {
-        /// Whether a limit has counted it, so that the hold has to be settled.
+        /// Whether a limit counts the reservation, so that the hold has to be settled.
         held: bool,
-        /// What is left now.
+        /// The remaining amounts.
         rate_limits: RateLimits,
     },
     /// Nothing was reserved.
     Refused {
         /// The first limit that refuses.
         refusal: LimitRefusal,
-        /// What is left.
+        /// The remaining amounts.
         rate_limits: RateLimits,
     },
 }
@@ -47,13 +47,13 @@ pub enum ReserveOutcome {
 pub struct HoldSettlement {
     /// `hold_…`
     pub hold_id: String,
-    /// What was used; none if that is not known, and then what was reserved counts.
+    /// The amounts that were used; `None` if they are unknown, and then the reserved amounts count as used.
     pub used: Option<UsedAmounts>,
     /// Milliseconds since 1970.
     pub now_ms: u64,
 }
 
-/// A price of a model that was imported.
+/// An imported price of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PriceRecord {
     /// The model's name in the imported list, in lower case: `gpt-4o-mini`, `groq/llama-3.1-8b-instant`.
@@ -64,12 +64,13 @@ pub struct PriceRecord {
     pub imported_at_ms: u64,
 }
 
-/// Limits. What a process remembers of them may be a moment old; [`LimitStore::reserve`] reads the rows.
+/// Limits and imported prices. Processes cache limits; [`LimitStore::reserve`] reads the current rows.
 pub trait LimitStore: Send + Sync {
-    /// A number that changes with every limit and every imported price.
+    /// Returns a number that changes with every change of a limit or an imported price.
     fn limits_version(&self, operator: Operator) -> Stored<'_, u64>;
 
-    /// Limits in the order of their subjects, behind `after`: all, or those of a tenant and its keys and users.
+    /// Returns at most `limit` limits after `after`, sorted by subject: all, or those of a tenant, its keys and its
+    /// users.
     fn limits<'a>(
         &'a self,
         operator: Operator,
@@ -78,10 +79,10 @@ pub trait LimitStore: Send + Sync {
         limit: usize,
     ) -> Stored<'a, Vec<LimitRecord>>;
 
-    /// One limit.
+    /// Returns a limit; `None` if the subject has none.
     fn limit<'a>(&'a self, operator: Operator, subject: &'a LimitSubject) -> Stored<'a, Option<LimitRecord>>;
 
-    /// Makes a limit or replaces its rules; see [`LimitRecord::change`].
+    /// Adds a limit or replaces its rules, and returns it; see [`LimitRecord::change`].
     fn put_limit(
         &self,
         operator: Operator,
@@ -91,25 +92,27 @@ pub trait LimitStore: Send + Sync {
         audit: AuditDraft,
     ) -> Stored<'_, LimitRecord>;
 
-    /// Deletes a limit with its counters; `false` if there is none.
+    /// Deletes a limit and its counters. Returns `false` if there is none.
     fn delete_limit(&self, operator: Operator, subject: LimitSubject, audit: AuditDraft) -> Stored<'_, bool>;
 
-    /// Checks all limits and reserves of all, or of none. The rows are locked in the order of their subjects.
+    /// Reserves the demanded amounts of all limits, or of none if one of them refuses. Implementations lock the rows in
+    /// the order of their subjects.
     fn reserve(&self, operator: Operator, reservation: LimitReservation) -> Stored<'_, ReserveOutcome>;
 
-    /// Ends holds, each once: a hold that was settled before is not counted again. The writes of turns do the same with
+    /// Settles holds. Settling a hold again has no effect. The writes of turns settle holds in the same way, with
     /// [`TurnWrite::settlements`](super::TurnWrite::settlements).
     fn settle_holds(&self, operator: Operator, settlements: Vec<HoldSettlement>) -> Stored<'_, ()>;
 
-    /// The holds of a process that are not settled.
+    /// Returns the ids of a process's holds that are not settled.
     fn holds(&self, operator: Operator, process: ProcessId) -> Stored<'_, Vec<String>>;
 
-    /// Ends the holds of processes that are not registered any more: what they had reserved counts as used. Returns how many.
+    /// Settles the holds of processes that are not registered any more: the reserved amounts count as used. Returns how
+    /// many.
     fn settle_dead_holds(&self, operator: Operator, now_ms: u64) -> Stored<'_, u64>;
 
     /// Adds or replaces imported prices.
     fn put_prices(&self, operator: Operator, prices: Vec<PriceRecord>, audit: AuditDraft) -> Stored<'_, ()>;
 
-    /// Imported prices by name, behind `after`.
+    /// Returns at most `limit` imported prices with names above `after`, sorted by name.
     fn prices<'a>(&'a self, operator: Operator, after: Option<&'a str>, limit: usize) -> Stored<'a, Vec<PriceRecord>>;
 }

@@ -15,7 +15,7 @@ pub struct ProcessId(pub u128);
 /// A turn that waits for a process.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QueuedTurn {
-    /// Its owner, with the fewest rights.
+    /// The owner, with the fewest rights.
     pub scope: Scope,
     /// `resp_…`
     pub response_id: String,
@@ -25,18 +25,18 @@ pub struct QueuedTurn {
     pub request: Bytes,
     /// Whether its events are stored.
     pub streamed: bool,
-    /// Where it comes from, as its summary says.
+    /// The origin of the turn, for its summary.
     pub origin: TurnOrigin,
 }
 
-/// What [`ProcessStore::reset`] removes: data of the named tenants, or with an empty list of all.
+/// What [`ProcessStore::reset`] deletes. An empty list of tenants means all tenants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reset {
-    /// Data of turns and callers: sessions, responses, conversations, files, transcripts.
+    /// The data of turns and callers: sessions, responses, conversations, files, transcripts.
     Runtime(Vec<i64>),
-    /// The same, and the profiles, tools and settings of assistants. The common tools too, if no tenant is named.
+    /// The same, and the profiles, tools and settings of assistants; with an empty list also the common tools.
     Assistants(Vec<i64>),
-    /// Everything, tenants and keys too.
+    /// Everything, including tenants and keys.
     Everything,
 }
 
@@ -54,7 +54,7 @@ pub struct RecoveryCounts {
 pub struct Retention {
     /// Events of streams that have ended.
     pub events_before_ms: u64,
-    /// Model calls.
+    /// Transcripts of model calls.
     pub transcripts_before_ms: u64,
     /// Idempotency keys.
     pub claims_before_ms: u64,
@@ -64,10 +64,10 @@ pub struct Retention {
     pub files_before_ms: u64,
 }
 
-/// What a pruning has deleted.
+/// The result of deleting data by retention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PruneCounts {
-    /// Rows of all kinds. If it is not zero, there may be more to delete.
+    /// The number of deleted rows of all kinds. If it is not zero, there may be more to delete.
     pub rows: u64,
 }
 
@@ -76,13 +76,13 @@ pub trait ProcessStore: Send + Sync {
     /// Records a heartbeat: `beat` grows each time. The first call registers the process.
     fn beat(&self, operator: Operator, process: ProcessId, beat: u64) -> Stored<'_, ()>;
 
-    /// All registered processes with their last heartbeat.
+    /// Returns all registered processes with their last heartbeat.
     fn processes(&self, operator: Operator) -> Stored<'_, Vec<(ProcessId, u64)>>;
 
-    /// Removes a process whose last heartbeat is still `beat`. Its running turns fail with the error object (JSON text) that
-    /// `error` makes of the tools that had begun, were not declared idempotent, and have no recorded end. Turns that had not
-    /// begun are queued again, and claims of unfinished requests are released. None if another process has done so or the
-    /// process is alive.
+    /// Removes a process whose last heartbeat is still `beat`. Its running turns fail; `error` makes their error object
+    /// (JSON text) from the names of the tools that had begun, were not declared idempotent, and have no recorded end.
+    /// Turns that had not begun are queued again, and claims of unfinished requests are released. `None` if the process
+    /// is alive or another process has removed it.
     fn end_dead_process<'a>(
         &'a self,
         operator: Operator,
@@ -92,28 +92,28 @@ pub trait ProcessStore: Send + Sync {
         now_ms: u64,
     ) -> Stored<'a, Option<RecoveryCounts>>;
 
-    /// Takes at most `limit` turns of the queue, the oldest first. No other process gets the same ones.
+    /// Takes at most `limit` turns from the queue, oldest first. Other processes do not get the same turns.
     fn take_queued(&self, operator: Operator, process: ProcessId, limit: usize) -> Stored<'_, Vec<QueuedTurn>>;
 
-    /// The number of queued turns of one tenant, and of all.
+    /// Returns the number of queued turns of one tenant, and of all tenants.
     fn count_queued(&self, operator: Operator, tenant_id: i64) -> Stored<'_, (u64, u64)>;
 
-    /// Returns turns that this process will not run to the queue.
+    /// Puts turns that this process has taken and will not run back into the queue.
     fn give_back<'a>(&'a self, operator: Operator, process: ProcessId, ids: &'a [String]) -> Stored<'a, ()>;
 
-    /// The unfinished turns of this process with their owners, which have the fewest rights.
+    /// Returns the unfinished turns of this process with their owners, which have the fewest rights.
     fn held(&self, operator: Operator, process: ProcessId) -> Stored<'_, Vec<(String, Scope)>>;
 
-    /// The responses of claims that this process has not settled.
+    /// Returns the responses of the claims that this process has not settled.
     fn claims(&self, operator: Operator, process: ProcessId) -> Stored<'_, Vec<String>>;
 
-    /// Settles claims of this process, by their responses, whose requests no task works on any more: a claim whose response
-    /// runs or has completed is answered by it, and the others are released.
+    /// Settles claims of this process whose requests no task works on any more, given their responses. A claim whose
+    /// response runs or has completed is answered by that response; the others are released.
     fn release<'a>(&'a self, operator: Operator, process: ProcessId, ids: &'a [String]) -> Stored<'a, ()>;
 
-    /// Deletes a bounded number of rows past their retention.
+    /// Deletes a bounded number of rows that are past their retention.
     fn prune(&self, operator: Operator, retention: Retention) -> Stored<'_, PruneCounts>;
 
-    /// Removes what `what` names.
+    /// Deletes the data that `what` selects.
     fn reset(&self, operator: Operator, what: Reset) -> Stored<'_, ()>;
 }

@@ -1,4 +1,4 @@
-//! Responses as they are read: one, its lineage, its events.
+//! Reads of responses: one response, its lineage, its events.
 
 use amalgam_protocol::{ErrorObject, Json, Provenance, Status, Usage};
 use bytes::Bytes;
@@ -6,58 +6,59 @@ use bytes::Bytes;
 use super::{Stored, turns::ChainPosition};
 use crate::{history::UpstreamMemory, raw_answer::RawAnswer, scope::Scope};
 
-/// A response as it is kept.
+/// A response as the store holds it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredResponse {
     /// `resp_…`
     pub id: String,
-    /// Where it is in its life, and how that went.
+    /// The status, and how the response ended.
     pub status: ResponseState,
     /// Milliseconds since 1970.
     pub created_at_ms: u64,
-    /// What the object repeats of its request: the inside of a JSON object, as [`amalgam_protocol::ResponseSettings`] wrote it.
+    /// The request parameters that the response object repeats: the fields of a JSON object without its braces, as
+    /// [`amalgam_protocol::ResponseSettings`] writes them.
     pub settings: Bytes,
-    /// Its own input items, a JSON array; every item has an id.
+    /// The response's own input items, a JSON array; every item has an id.
     pub input: Json,
-    /// Its output items, a JSON array; empty until the end.
+    /// The output items, a JSON array; empty until the response has ended.
     pub output: Json,
-    /// Whether it runs without its caller.
+    /// Whether the turn runs in the background.
     pub background: bool,
-    /// Whether its events are kept.
+    /// Whether the events are stored.
     pub streamed: bool,
     /// The conversation that it belongs to.
     pub conversation: Option<String>,
-    /// Where its items are.
+    /// The position of the items, which a child continues.
     pub place: ChainPosition,
 }
 
-/// How a response stands.
+/// The status of a response, and how it ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResponseState {
-    /// Where it is in its life.
+    /// The status.
     pub status: Status,
-    /// Milliseconds since 1970, once it has ended well.
+    /// Milliseconds since 1970; set once the response has completed.
     pub completed_at_ms: Option<u64>,
-    /// Why it failed.
+    /// The error, if the response failed.
     pub error: Option<ErrorObject>,
-    /// Why it is incomplete.
+    /// The reason, if the response is incomplete.
     pub incomplete_reason: Option<String>,
-    /// What it cost.
+    /// The token counts.
     pub usage: Option<Usage>,
-    /// Who answered.
+    /// The model that answered, and what was lost.
     pub provenance: Provenance,
 }
 
-/// Everything that a response builds on, itself included, oldest first.
+/// A response and all responses that it continues.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lineage {
-    /// How the response itself stands.
+    /// The status of the response itself.
     pub status: Status,
-    /// Where the response itself is: what a child is appended to.
+    /// The position of the response itself, which a child continues.
     pub place: ChainPosition,
-    /// What an upstream that keeps state knows up to the response.
+    /// What an upstream that stores state has stored up to the response.
     pub upstream: Option<UpstreamMemory>,
-    /// Items, response by response.
+    /// The items of each response, oldest first.
     pub turns: Vec<ItemsOf>,
 }
 
@@ -70,58 +71,64 @@ pub struct ItemsOf {
     pub output: Json,
 }
 
-/// Frames of a stream, whole ones, contiguous.
+/// Contiguous frames of a stream. A frame is never split.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventChunk {
-    /// The sequence number of the first.
+    /// The sequence number of the first event.
     pub first: u64,
-    /// The sequence number of the last.
+    /// The sequence number of the last event.
     pub last: u64,
-    /// The frames as they were sent.
+    /// The frames, exactly as they are sent.
     pub frames: Bytes,
 }
 
-/// What a stream has said after a point.
+/// The stored events of a stream after a sequence number.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EventTail {
-    /// The response, so that its end can be told.
+    /// The response, read at the same moment: it says whether the stream has ended.
     pub response: StoredResponse,
-    /// Chunks in order; the first one may begin before the point.
+    /// The chunks in order. The first one may begin before the requested sequence number.
     pub chunks: Vec<EventChunk>,
-    /// The number of the last event that is kept, wherever the point is; none when none is.
+    /// The sequence number of the last stored event of the response; `None` if no events are stored.
     pub last: Option<u64>,
 }
 
-/// What came of asking for an end.
+/// The outcome of a cancellation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CancelOutcome {
-    /// It has ended, now or before: this is how it stands.
+    /// The response has ended, now or before.
     Ended(Box<StoredResponse>),
-    /// It runs in the foreground, where its caller ends it by leaving.
+    /// Not cancelled: the turn runs in the foreground, and ends when its caller disconnects.
     Foreground,
 }
 
-/// Reads of responses.
+/// Reads and deletions of responses.
 pub trait ResponseStore: Send + Sync {
-    /// One response.
+    /// Returns a response; `None` if the caller has none with this id.
     fn response<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, Option<StoredResponse>>;
 
-    /// What a response builds on, in one query.
+    /// Returns a response with all responses that it continues, in one query; `None` if the response does not exist.
     fn lineage<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, Option<Lineage>>;
 
-    /// What the model's server sent last for a response; nothing where that is not kept.
+    /// Returns the upstream's last answer for a response as received; `None` if it was not stored.
     fn raw_answer<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, Option<RawAnswer>>;
 
-    /// Items by their ids, of responses and of conversations; nothing where there is none. The same order.
+    /// Returns items of responses and conversations by their ids, in the order of `ids`; `None` for an item that does
+    /// not exist.
     fn items<'a>(&'a self, scope: &'a Scope, ids: &'a [String]) -> Stored<'a, Vec<Option<Json>>>;
 
-    /// Forgets a response; whether there was one. It cannot be read or continued any more. Its items go as soon as no
-    /// other response builds on them.
+    /// Deletes a response: it can no longer be read or continued. Its items are deleted once no other response
+    /// continues it. Returns whether the response existed.
     fn delete_response<'a>(&'a self, scope: &'a Scope, id: &'a str) -> Stored<'a, bool>;
 
-    /// Ends a background response that has not ended, without output. The process that runs it finds out through
-    /// [`super::Store::changed`] or because it cannot write any more.
+    /// Cancels a background response; its output stays empty. A response that has ended is returned unchanged. The
+    /// process that runs the turn is notified through [`super::Store::changed`], and its further writes have no effect.
+    /// `None` if the response does not exist.
     fn cancel_response<'a>(&'a self, scope: &'a Scope, id: &'a str, now_ms: u64) -> Stored<'a, Option<CancelOutcome>>;
+
+    /// Ends a response that has not ended, in the background or not, without output; none if there is no such response.
+    /// The process that runs it finds out in the same way.
+    fn end_response<'a>(&'a self, scope: &'a Scope, id: &'a str, now_ms: u64) -> Stored<'a, Option<StoredResponse>>;
 
     /// The events after a sequence number (all of them for none), at most about `bytes` of them.
     fn events<'a>(
@@ -131,4 +138,13 @@ pub trait ResponseStore: Send + Sync {
         after: Option<u64>,
         bytes: usize,
     ) -> Stored<'a, Option<EventTail>>;
+}
+
+/// The settings of stored responses, which lists show and a caller may change in part.
+pub trait ResponseSettingsStore: Send + Sync {
+    /// The settings of responses by their ids, without their items; nothing where there is none. The same order.
+    fn response_settings<'a>(&'a self, scope: &'a Scope, ids: Vec<String>) -> Stored<'a, Vec<Option<Bytes>>>;
+
+    /// Replaces the settings of a response that has ended; whether there was one.
+    fn replace_response_settings<'a>(&'a self, scope: &'a Scope, id: &'a str, settings: Bytes) -> Stored<'a, bool>;
 }

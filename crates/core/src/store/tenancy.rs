@@ -1,4 +1,4 @@
-//! Tenants, keys, and what the installation itself has to remember.
+//! Tenants, keys, and named values of the installation.
 
 use super::Stored;
 use crate::audit::AuditDraft;
@@ -7,43 +7,43 @@ use crate::scope::{Operator, Rights, TenantState};
 /// A tenant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TenantRecord {
-    /// Its number.
+    /// The tenant's number.
     pub id: i64,
-    /// What people call it.
+    /// The name for users.
     pub name: String,
-    /// Whether its responses are kept.
+    /// Whether responses are stored.
     pub state: TenantState,
-    /// Whether its assistant answers.
+    /// Whether the tenant may use the assistant.
     pub ai_agent_enabled: bool,
     /// Milliseconds since 1970.
     pub created_at_ms: u64,
 }
 
-/// What is to be changed about a tenant.
+/// A change of a tenant. `None` leaves a field unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TenantChange {
-    /// A new name.
+    /// The new name.
     pub name: Option<String>,
-    /// Whether its responses are kept.
+    /// The new state.
     pub state: Option<TenantState>,
-    /// Whether its assistant answers.
+    /// Whether the tenant may use the assistant.
     pub ai_agent_enabled: Option<bool>,
 }
 
-/// A key, as far as anybody can know it again.
+/// The facts about a key. The key itself is not stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRecord {
     /// `key_…`
     pub id: String,
-    /// Whose it is.
+    /// The tenant.
     pub tenant_id: i64,
-    /// How the key begins, so that people can tell keys apart.
+    /// The first characters of the key, to tell keys apart.
     pub prefix: String,
-    /// What people call it.
+    /// The name for users.
     pub label: Option<String>,
-    /// What it may do.
+    /// The rights.
     pub rights: Rights,
-    /// The only user on whose behalf it acts; none for a service key, which may name any.
+    /// The only user that the key acts for; `None` for a service key, which may name any user.
     pub user: Option<String>,
     /// Milliseconds since 1970.
     pub created_at_ms: u64,
@@ -51,14 +51,14 @@ pub struct KeyRecord {
     pub expires_at_ms: Option<u64>,
     /// Milliseconds since 1970.
     pub revoked_at_ms: Option<u64>,
-    /// Milliseconds since 1970, a minute more or less.
+    /// Milliseconds since 1970, accurate to a minute.
     pub last_used_at_ms: Option<u64>,
 }
 
-/// A key to be kept.
+/// A new key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewKey {
-    /// Everything that may be shown.
+    /// The facts about the key, which may be shown.
     pub record: KeyRecord,
     /// The keyed hash of the key.
     pub hash: [u8; 32],
@@ -66,7 +66,8 @@ pub struct NewKey {
 
 /// Tenants and keys, for the operator.
 pub trait TenancyStore: Send + Sync {
-    /// Makes a tenant; with `id` under that number, unless it is taken (`None`), else under the next free one.
+    /// Creates a tenant with the number `id`, or with the next free number for `None`. Returns `None` if `id` is taken
+    /// or reserved.
     fn create_tenant<'a>(
         &'a self,
         operator: Operator,
@@ -77,13 +78,13 @@ pub trait TenancyStore: Send + Sync {
         audit: AuditDraft,
     ) -> Stored<'a, Option<TenantRecord>>;
 
-    /// Tenants by number, behind `after`.
+    /// Returns at most `limit` tenants with numbers above `after`, sorted by number.
     fn tenants(&self, operator: Operator, after: Option<i64>, limit: usize) -> Stored<'_, Vec<TenantRecord>>;
 
-    /// One tenant.
+    /// Returns a tenant; `None` if it does not exist. May be a cached copy.
     fn tenant(&self, operator: Operator, id: i64) -> Stored<'_, Option<TenantRecord>>;
 
-    /// Changes a tenant.
+    /// Changes a tenant and returns it; `None` if it does not exist.
     fn change_tenant(
         &self,
         operator: Operator,
@@ -92,10 +93,10 @@ pub trait TenancyStore: Send + Sync {
         audit: AuditDraft,
     ) -> Stored<'_, Option<TenantRecord>>;
 
-    /// Keeps a key; `false` when its tenant is not there, or the same key is.
+    /// Stores a key. Returns `false` if the tenant does not exist or the key is stored already.
     fn create_key(&self, operator: Operator, key: NewKey, audit: AuditDraft) -> Stored<'_, bool>;
 
-    /// Keys of one tenant or of all, in the order of their ids, behind `after`.
+    /// Returns at most `limit` keys with ids above `after`, of one tenant or of all, sorted by id.
     fn keys<'a>(
         &'a self,
         operator: Operator,
@@ -104,10 +105,11 @@ pub trait TenancyStore: Send + Sync {
         limit: usize,
     ) -> Stored<'a, Vec<KeyRecord>>;
 
-    /// The key of this id, whatever its state.
+    /// Returns the key with this id, also if it is revoked or expired; `None` if there is none.
     fn key<'a>(&'a self, operator: Operator, id: &'a str) -> Stored<'a, Option<KeyRecord>>;
 
-    /// Revokes a key, of one tenant or of any; nothing when there is none.
+    /// Revokes a key, of one tenant or of any, and returns it; a key that was revoked before keeps its time. `None` if
+    /// there is no such key.
     fn revoke_key<'a>(
         &'a self,
         operator: Operator,
@@ -117,15 +119,16 @@ pub trait TenancyStore: Send + Sync {
         audit: AuditDraft,
     ) -> Stored<'a, Option<KeyRecord>>;
 
-    /// The key of this hash, whatever its state, with its tenant.
+    /// Returns the key with this hash and its tenant, also if the key is revoked or expired; `None` if there is none.
     fn key_by_hash(&self, operator: Operator, hash: [u8; 32]) -> Stored<'_, Option<(KeyRecord, TenantRecord)>>;
 
-    /// Notes when keys were used.
+    /// Records when keys were last used, as ids and milliseconds since 1970. Never moves a time back.
     fn touch_keys(&self, operator: Operator, used: Vec<(String, u64)>) -> Stored<'_, ()>;
 
-    /// A text that the installation remembers under a name.
+    /// Returns the value of the installation that is stored under a name; `None` if there is none.
     fn remembered<'a>(&'a self, operator: Operator, name: &'a str) -> Stored<'a, Option<String>>;
 
-    /// Remembers a text. Without `replace` one that is there stays; gives back what is remembered now.
+    /// Stores a value of the installation under a name and returns the stored value. With `replace` unset, an existing
+    /// value is kept and returned.
     fn remember<'a>(&'a self, operator: Operator, name: &'a str, text: &'a str, replace: bool) -> Stored<'a, String>;
 }

@@ -1,4 +1,4 @@
-//! Turns as lists and usage show them: without content.
+//! Turns without their content, as lists and usage show them.
 
 use amalgam_protocol::Json;
 
@@ -15,7 +15,7 @@ pub enum TurnsOf<'a> {
     Tenant(Within<'a>),
     /// All tenants.
     All(Operator),
-    /// The caller itself; the list has only turns of its user.
+    /// One user: the caller.
     Caller(&'a Scope),
 }
 
@@ -50,16 +50,21 @@ pub struct TurnFilter {
     pub from_ms: Option<u64>,
     /// Created before this time.
     pub to_ms: Option<u64>,
-    /// Lasted at least so many milliseconds.
+    /// Lasted at least this long, in milliseconds.
     pub min_duration_ms: Option<u64>,
+    /// Ended, and took this long at most.
+    pub max_duration_ms: Option<u64>,
     /// Cost at least this much.
     pub min_cost: Option<Cost>,
+    /// Cost this much at most; turns of unknown cost are not among them.
+    pub max_cost: Option<Cost>,
     /// Whether the content is stored.
     pub stored: Option<bool>,
 }
 
 impl TurnFilter {
-    /// Whether a running turn fits. What is known only at the end of a turn excludes running ones.
+    /// Whether a running turn matches. A condition on facts that exist only after the end of a turn never matches a
+    /// running one.
     pub fn fits_running(&self, turn: &TurnSummary) -> bool {
         let fits =
             |wanted: &Option<String>, value: Option<&str>| wanted.as_deref().is_none_or(|wanted| value == Some(wanted));
@@ -69,7 +74,9 @@ impl TurnFilter {
             || self.error.is_some()
             || self.text.is_some()
             || self.min_duration_ms.is_some()
-            || self.min_cost.is_some();
+            || self.max_duration_ms.is_some()
+            || self.min_cost.is_some()
+            || self.max_cost.is_some();
         !is_of_ended
             && fits(&self.key_id, origin.key_id.as_deref())
             && fits(&self.user, Some(&turn.user))
@@ -104,7 +111,7 @@ pub struct ListedTurn {
     pub session_id: Option<String>,
     /// The profile.
     pub profile: Option<String>,
-    /// The model that was asked for.
+    /// The model that the request named.
     pub requested_model: String,
     /// The upstream of the last model call.
     pub upstream: Option<String>,
@@ -116,7 +123,7 @@ pub struct ListedTurn {
     pub error: Option<String>,
     /// Milliseconds since 1970.
     pub created_at_ms: u64,
-    /// Milliseconds since 1970; none while it runs.
+    /// Milliseconds since 1970; `None` while the turn runs.
     pub ended_at_ms: Option<u64>,
     /// Milliseconds until its first output.
     pub first_token_ms: Option<u64>,
@@ -128,7 +135,7 @@ pub struct ListedTurn {
     pub calls: u64,
     /// Further attempts of model calls.
     pub retries: u64,
-    /// Losses of the translation.
+    /// The number of losses.
     pub losses: u64,
     /// The names of server-run tools.
     pub tools: Vec<String>,
@@ -183,10 +190,10 @@ pub struct TurnCursor {
 /// A part of the list of turns.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TurnPage {
-    /// The newest first.
+    /// The turns, newest first.
     pub turns: Vec<ListedTurn>,
-    /// Where the list continues; none at its end. A page may be short, or empty, before the end: one request looks at a bounded
-    /// number of turns.
+    /// Where the list continues; `None` at its end. A page may be short or even empty before the end, because one
+    /// request examines a bounded number of turns.
     pub next: Option<TurnCursor>,
 }
 
@@ -214,7 +221,7 @@ pub enum UsageGroup {
 }
 
 impl UsageGroup {
-    /// All of them.
+    /// All groups.
     pub const ALL: [Self; 9] = [
         Self::Tenant,
         Self::Key,
@@ -304,7 +311,7 @@ impl UsageSums {
 
 /// Lists of turns, and usage.
 pub trait UsageStore: Send + Sync {
-    /// A page of the list of turns.
+    /// Returns a page of the list of turns, after `after`, newest first.
     fn turns<'a>(
         &'a self,
         of: TurnsOf<'a>,
@@ -313,10 +320,10 @@ pub trait UsageStore: Send + Sync {
         limit: usize,
     ) -> Stored<'a, TurnPage>;
 
-    /// The sums of usage, by group.
+    /// Returns the sums of usage, one for each group with usage.
     fn usage<'a>(&'a self, of: TurnsOf<'a>, query: UsageQuery) -> Stored<'a, Vec<UsageSums>>;
 
-    /// The spans of an ended turn as a JSON array, sorted by their start.
+    /// Returns the spans of an ended turn as a JSON array, sorted by their start; `None` if there are none.
     fn spans_of_turn<'a>(
         &'a self,
         admin: Admin<'a>,
@@ -324,6 +331,6 @@ pub trait UsageStore: Send + Sync {
         response_id: &'a str,
     ) -> Stored<'a, Option<Json>>;
 
-    /// The response of the request with this id, the newest if several have it.
+    /// Returns the response of the request with this id, the newest if several have it; `None` if there is none.
     fn response_of_request<'a>(&'a self, admin: Admin<'a>, request_id: &'a str) -> Stored<'a, Option<String>>;
 }

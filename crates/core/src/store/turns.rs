@@ -1,4 +1,4 @@
-//! What a turn writes as it goes, and what it is made to write once.
+//! Writes of turns, and idempotency keys.
 
 use std::sync::Arc;
 
@@ -22,8 +22,9 @@ use crate::{
 
 /// Where a response's items are, in the store's own terms; opaque to callers.
 ///
-/// A child takes the next position of its parent's run of rows. If that is taken, the child is a fork: it begins a run of its own
-/// that points at its parent's position. So a chain is one range of rows, and forks never see each other.
+/// A child takes the next position of its parent's run of rows. If that position is taken, the child is a fork: it
+/// begins a run of its own that refers to its parent's position. So a chain is one range of rows, and a fork never
+/// contains rows of another fork.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ChainPosition {
     /// The id of the response that began the run, or of the one at the position.
@@ -32,20 +33,21 @@ pub struct ChainPosition {
     pub position: u64,
 }
 
-/// Everything that one step of a turn writes, atomically.
+/// One step of a turn, written atomically.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TurnWrite {
     /// The response's id.
     pub response_id: String,
-    /// The process that runs the turn. Writes of a process that was removed, or of a cancelled response, have no effect.
+    /// The process that runs the turn. Writes of a process that was removed, or for a cancelled response, have no
+    /// effect.
     pub process: ProcessId,
-    /// The first step: creates the response.
+    /// With the first step: creates the response.
     pub begin: Option<Box<Begin>>,
-    /// The turn was queued, and runs from now on.
+    /// Whether the turn was queued and starts with this step.
     pub started: bool,
-    /// Frames that were or are about to be sent.
+    /// Frames that were sent or are about to be sent.
     pub events: Option<EventChunk>,
-    /// The last step.
+    /// With the last step: ends the response.
     pub end: Option<Box<Ending>>,
     /// Finished model calls.
     pub transcripts: Vec<Transcript>,
@@ -68,9 +70,9 @@ pub struct TurnWrite {
 /// A new response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Begin {
-    /// The response that it continues.
+    /// The position of the response that it continues; `None` for a new chain.
     pub parent: Option<ChainPosition>,
-    /// Queued or in progress.
+    /// The status: queued or in progress.
     pub status: Status,
     /// Milliseconds since 1970.
     pub created_at_ms: u64,
@@ -78,20 +80,20 @@ pub struct Begin {
     pub settings: Bytes,
     /// Its own input items, a JSON array; every item has an id.
     pub input: Json,
-    /// Whether it runs in the background.
+    /// Whether the turn runs in the background.
     pub background: bool,
-    /// Whether its events are stored.
+    /// Whether the events are stored.
     pub streamed: bool,
-    /// The conversation that its items are added to at its end.
+    /// The conversation that the items are added to when the turn ends.
     pub conversation: Option<String>,
-    /// The request's body, for the process that runs a queued turn. Deleted at the end.
+    /// The request's body, for the process that runs a queued turn. Deleted when the turn ends.
     pub request: Option<Bytes>,
 }
 
-/// How a turn ended.
+/// The end of a turn.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ending {
-    /// Status, error, usage.
+    /// The status, the error and the usage.
     pub state: ResponseState,
     /// The output items, a JSON array.
     pub output: Json,
@@ -102,9 +104,10 @@ pub struct Ending {
 /// The outcome of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteOutcome {
-    /// It is durable.
+    /// The write is durable.
     Kept,
-    /// Nothing was written: the response has ended otherwise, or belongs to another process now.
+    /// Nothing was written: the response has ended by another write, belongs to another process now, or this step was
+    /// written before.
     Lost,
 }
 
@@ -119,14 +122,14 @@ pub struct Transcript {
     pub model: String,
     /// When it was sent, in milliseconds since 1970.
     pub asked_at_ms: u64,
-    /// Milliseconds until the first event, if one came.
+    /// Milliseconds until the first event; `None` if there was none.
     pub first_token_ms: Option<u64>,
     /// Milliseconds until the end.
     pub duration_ms: u64,
-    /// Further tries before the upstream accepted.
+    /// The number of further attempts before the upstream accepted the request.
     pub retries: u32,
-    /// The earlier request that `request` continues; none if `request` is the whole body. When read, it is set only if that
-    /// request is missing.
+    /// The earlier request that `request` continues; `None` if `request` is the whole body. When read, it is set only
+    /// if the earlier request is missing.
     pub base: Option<Base>,
     /// The body, or the part after its base. When read, it is the whole body, unless its base is missing.
     pub request: Bytes,
@@ -142,13 +145,13 @@ pub struct Transcript {
     pub error: Option<String>,
 }
 
-/// A prefix that a request shares with an earlier one: each turn of a chain sends the whole history again, and it is stored once.
-/// A call is stored as long as others refer to it.
+/// A prefix that a request shares with an earlier one. Each turn of a chain sends the whole history again; the store
+/// holds it once. A call is stored as long as other calls refer to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Base {
     /// The response of the earlier call, of the same tenant and user.
     pub response_id: String,
-    /// Which of its calls.
+    /// The number of that call within its turn.
     pub number: u32,
     /// The length of the prefix, in bytes.
     pub shared: u64,
@@ -161,8 +164,6 @@ pub struct TurnRecord {
     pub response: super::StoredResponse,
     /// Its owner.
     pub user: String,
-    /// The calls in order.
-    pub transcripts: Vec<Transcript>,
     /// The server-run tool calls, in order.
     pub tools: Vec<ToolRun>,
 }
@@ -179,30 +180,30 @@ pub struct IdempotencyKey {
 /// The outcome of a claim.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Claim {
-    /// This request is the first, and does the work.
+    /// This is the first request with the key: the caller runs it.
     First,
-    /// The first request is running; this is its response.
+    /// The first request with the key is still running.
     Running {
         /// `resp_…`
         response_id: String,
     },
-    /// The first request has ended.
+    /// The first request with the key has ended.
     Done {
         /// `resp_…`
         response_id: String,
         /// Its answer.
         answer: Answer,
     },
-    /// The key was used for another body.
+    /// The key was used with another body.
     Mismatch,
 }
 
 /// The answer to retries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// The stored response.
+    /// The stored response is the answer.
     Stored,
-    /// The answer itself.
+    /// The answer itself, for requests without a stored response.
     Body {
         /// The HTTP status.
         status: u16,
@@ -215,19 +216,22 @@ pub enum Answer {
 
 /// Writes of turns.
 pub trait TurnStore: Send + Sync {
-    /// Writes one step of a turn. Shared, so that the caller can write it again after an error.
+    /// Writes one step of a turn. Shared, so that the caller can write it again after an error. If the first attempt
+    /// was written after all, the response does not begin, start or end twice, and the outcome may be
+    /// [`WriteOutcome::Lost`].
     fn write<'a>(&'a self, scope: &'a Scope, write: Arc<TurnWrite>) -> Stored<'a, WriteOutcome>;
 
-    /// Adds data of a lost write to a response that was ended from outside while its turn ran: its model calls, unless the
-    /// response has some, its summary, and, if the response was cancelled, its output, usage and provenance, unless it has those. No effect
-    /// unless the response exists and has ended.
+    /// Adds data of a lost write to a response that another writer ended while its turn ran: its model calls, unless
+    /// the response has some; its summary; and if the response was cancelled, its output, usage and provenance, unless
+    /// it has those. No effect unless the response exists and has ended.
     fn add_unfinished<'a>(&'a self, scope: &'a Scope, lost: Arc<TurnWrite>) -> Stored<'a, ()>;
 
     /// Adds turns that are not stored to the list of turns and to the usage, in one transaction. A turn that is in the list
     /// already is not added again.
     fn add_summaries(&self, summaries: Vec<TurnSummary>) -> Stored<'_, ()>;
 
-    /// Claims an idempotency key for this process.
+    /// Claims an idempotency key for the request of this process, or returns the state of the request that has claimed
+    /// it.
     fn claim<'a>(
         &'a self,
         scope: &'a Scope,
@@ -238,8 +242,8 @@ pub trait TurnStore: Send + Sync {
         now_ms: u64,
     ) -> Stored<'a, Claim>;
 
-    /// Releases a claim (`None`), or settles it with an answer, for requests that write no turn. No effect if another request has
-    /// claimed the key since, for another response.
+    /// Releases a claim (`None`), or settles it with an answer, for requests that write no turn. No effect if the key
+    /// is claimed for another response by now.
     fn settle<'a>(
         &'a self,
         scope: &'a Scope,
@@ -248,6 +252,6 @@ pub trait TurnStore: Send + Sync {
         answer: Option<Answer>,
     ) -> Stored<'a, ()>;
 
-    /// A turn of the administrator's tenant, with its model calls.
+    /// A turn of the administrator's tenant, without its model calls.
     fn turn<'a>(&'a self, admin: Admin<'a>, response_id: &'a str) -> Stored<'a, Option<TurnRecord>>;
 }

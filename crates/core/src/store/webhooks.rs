@@ -10,18 +10,18 @@ use crate::{
     webhook::{DeliveryAttempt, DueDelivery, WebhookDelivery, WebhookEndpoint, WebhookEvent},
 };
 
-/// Webhooks.
+/// Webhook endpoints and deliveries.
 pub trait WebhookStore: Send + Sync {
-    /// Adds an endpoint, or replaces the one of the same id.
+    /// Adds an endpoint, or replaces the one with the same id.
     fn put_endpoint<'a>(&'a self, within: Within<'a>, endpoint: WebhookEndpoint, audit: AuditDraft) -> Stored<'a, ()>;
 
-    /// Deletes an endpoint with its deliveries; whether there was one.
+    /// Deletes an endpoint and its deliveries. Returns whether it existed.
     fn delete_endpoint<'a>(&'a self, within: Within<'a>, id: &'a str, audit: AuditDraft) -> Stored<'a, bool>;
 
-    /// One endpoint.
+    /// Returns an endpoint; `None` if it does not exist.
     fn endpoint<'a>(&'a self, within: Within<'a>, id: &'a str) -> Stored<'a, Option<WebhookEndpoint>>;
 
-    /// Endpoints by id, behind `after`.
+    /// Returns at most `limit` endpoints with ids above `after`, sorted by id.
     fn endpoints<'a>(
         &'a self,
         within: Within<'a>,
@@ -29,7 +29,7 @@ pub trait WebhookStore: Send + Sync {
         limit: usize,
     ) -> Stored<'a, Vec<WebhookEndpoint>>;
 
-    /// Deliveries of an endpoint, newest first, before the one with this number.
+    /// Returns at most `limit` deliveries of an endpoint with numbers below `before`, newest first.
     fn deliveries<'a>(
         &'a self,
         within: Within<'a>,
@@ -38,7 +38,8 @@ pub trait WebhookStore: Send + Sync {
         limit: usize,
     ) -> Stored<'a, Vec<WebhookDelivery>>;
 
-    /// Enqueues an event for one endpoint, whatever events it receives; none if there is no such endpoint.
+    /// Enqueues an event for one endpoint, even if it does not receive such events. Returns the delivery's number;
+    /// `None` if the endpoint does not exist.
     fn enqueue_delivery<'a>(
         &'a self,
         within: Within<'a>,
@@ -47,10 +48,12 @@ pub trait WebhookStore: Send + Sync {
         now_ms: u64,
     ) -> Stored<'a, Option<u64>>;
 
-    /// Enqueues an event for all endpoints of a tenant that receive such events; how many. The same event is enqueued once.
+    /// Enqueues an event for all endpoints of a tenant that receive such events, and returns how many. Enqueueing the
+    /// same event again has no effect.
     fn enqueue_event(&self, operator: Operator, tenant_id: i64, event: WebhookEvent, now_ms: u64) -> Stored<'_, u64>;
 
-    /// Claims for a process the first pending delivery of each endpoint, if it is due. A claim ends with its process.
+    /// Claims for a process the first pending delivery of each endpoint, if it is due; at most `limit` deliveries. A
+    /// claim ends with its process.
     fn take_deliveries(
         &self,
         operator: Operator,
@@ -62,6 +65,6 @@ pub trait WebhookStore: Send + Sync {
     /// Writes the outcome of an attempt and ends the claim.
     fn end_attempt(&self, operator: Operator, attempt: DeliveryAttempt) -> Stored<'_, ()>;
 
-    /// Deletes deliveries that ended and were enqueued before this time; how many.
+    /// Deletes deliveries that ended and were enqueued before `before_ms`. Returns how many.
     fn prune_deliveries(&self, operator: Operator, before_ms: u64) -> Stored<'_, u64>;
 }

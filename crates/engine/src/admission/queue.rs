@@ -155,7 +155,7 @@ impl<W> Queue<W> {
             let next = turns.pop_front();
             match turns.is_empty() {
                 true => drop(self.waiting.remove(&tenant_id)),
-                // Behind the others, which have waited for their slot.
+                // After the other tenants, which have waited for their slot.
                 false => self.tenants.push_back(tenant_id),
             }
             if let Some((_, waiter)) = next {

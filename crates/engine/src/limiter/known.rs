@@ -6,7 +6,9 @@ use std::{
     time::Duration,
 };
 
-use amalgam_core::{Candidate, Fault, FaultKind, LimitRules, LimitSubject, Operator, Price, Scope, StoreError};
+use amalgam_core::{
+    Candidate, Fault, FaultKind, LimitKind, LimitRules, LimitSubject, Operator, Price, Scope, StoreError,
+};
 use tokio::time::timeout;
 use tracing::{debug, info};
 
@@ -31,13 +33,14 @@ pub struct KnownLimits {
 }
 
 /// The names that a candidate is known by: as the caller asked for it, as the configuration and as its upstream call it.
-fn model_names<'a>(requested: &'a str, candidate: Option<&'a Candidate>) -> Vec<String> {
-    let mut names = vec![requested.to_owned()];
-    if let Some(candidate) = candidate {
-        names.push(format!("{}/{}", candidate.upstream, candidate.name));
-        names.push(candidate.name.clone());
-    }
-    names
+fn model_names(requested: &str, candidate: Option<&Candidate>) -> Vec<String> {
+    [requested.to_owned()].into_iter().chain(candidate.into_iter().flat_map(own_names)).collect()
+}
+
+/// The names of a candidate itself, whatever the caller asked for.
+fn own_names(candidate: &Candidate) -> Vec<String> {
+    let full_name = format!("{}/{}", candidate.upstream, candidate.name);
+    candidate.alias.iter().cloned().chain([full_name, candidate.name.clone()]).collect()
 }
 
 impl KnownLimits {
@@ -53,17 +56,17 @@ impl KnownLimits {
         }
     }
 
-    /// How many limits there are.
+    /// The number of limits.
     pub fn len(&self) -> usize {
         self.rules.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no limits.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// The limits of a caller and a model that `is_needed` says something about.
+    /// The limits of a caller and a model for which `is_needed` returns true.
     fn subjects(
         &self,
         turn: &LimitedTurn,
@@ -90,6 +93,14 @@ impl KnownLimits {
         }
     }
 
+    /// The limits of a model that is called instead of `first`, which count this turn and did not count it as one of `first`.
+    pub(crate) fn of_fallback(&self, turn: &LimitedTurn, first: &Candidate, fallback: &Candidate) -> Vec<LimitSubject> {
+        let counted = self.of_turn(turn, Some(first));
+        let mut subjects = self.of_turn(turn, Some(fallback));
+        subjects.retain(|subject| subject.kind == LimitKind::Model && !counted.contains(subject));
+        subjects
+    }
+
     /// The limits that count this model call.
     pub(crate) fn of_call(&self, turn: &LimitedTurn, candidate: &Candidate) -> Vec<LimitSubject> {
         match self.counts_calls {
@@ -108,6 +119,21 @@ impl KnownLimits {
         self.prices.get(&qualified).or_else(|| self.prices.get(&model)).copied()
     }
 
+    /// Whether the caller's limits name a model that is called when another one fails, by one of its own names.
+    pub(crate) fn allows_fallback(&self, turn: &LimitedTurn, fallback: &Candidate) -> bool {
+        self.allows(&turn.scope, turn.key_id.as_deref(), |rules| rules.models.as_deref(), &own_names(fallback))
+    }
+
+    /// Whether any of the caller's limits names models.
+    pub fn names_models(&self, scope: &Scope, key_id: Option<&str>) -> bool {
+        !self.allows_model(scope, key_id, &[])
+    }
+
+    /// Whether the caller's limits name a model by one of these names.
+    pub fn allows_model(&self, scope: &Scope, key_id: Option<&str>, names: &[String]) -> bool {
+        self.allows(scope, key_id, |rules| rules.models.as_deref(), names)
+    }
+
     /// Refuses a model that a limit of the caller does not name.
     pub fn check_model(
         &self,
@@ -116,7 +142,7 @@ impl KnownLimits {
         requested: &str,
         candidate: Option<&Candidate>,
     ) -> Result<(), Fault> {
-        match self.allows(scope, key_id, |rules| rules.models.as_deref(), &model_names(requested, candidate)) {
+        match self.allows_model(scope, key_id, &model_names(requested, candidate)) {
             true => Ok(()),
             false => {
                 let shown: String = requested.chars().take(200).collect();

@@ -11,7 +11,7 @@ use tracing::{debug, info, warn};
 
 use super::{Limiter, lock};
 
-/// Holds of dead processes, and of this process without an owner, are looked for after this time.
+/// The interval at which holds of dead processes, and holds of this process without an owner, are searched.
 const CHECK_INTERVAL: Duration = Duration::from_secs(3);
 
 /// The pause after a settlement that the store did not accept.

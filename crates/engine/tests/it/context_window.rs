@@ -17,7 +17,7 @@ use crate::{
     model::{engine, start},
 };
 
-/// A model with a window of so many words, which refuses longer prompts. The body is the words themselves.
+/// A model with a window of this number of words, which refuses longer prompts. The body is the words themselves.
 struct Narrow {
     takes: usize,
     sent: Mutex<Vec<String>>,
@@ -31,7 +31,7 @@ impl Narrow {
 
     fn candidate(self: &Arc<Self>, context_window: Option<u64>) -> Candidate {
         let model = Arc::clone(self) as Arc<dyn Model>;
-        Candidate { upstream: "u".to_owned(), model, name: "m".to_owned(), context_window, price: None }
+        Candidate { upstream: "u".to_owned(), model, name: "m".to_owned(), alias: None, context_window, price: None }
     }
 
     /// The first word of every message of every prompt that it was sent.
@@ -82,7 +82,7 @@ impl Model for Narrow {
     }
 }
 
-/// A conversation of so many turns of twenty words, the number of the turn before each.
+/// A conversation of this number of turns of twenty words, the number of the turn before each.
 fn conversation(turns: usize, truncation: &str) -> String {
     let turn = |n: usize| json!({"role": "user", "content": format!("{n} {}", ["word"; 19].join(" "))});
     json!({"model": "m", "truncation": truncation, "input": (0..turns).map(turn).collect::<Vec<_>>()}).to_string()

@@ -263,6 +263,7 @@ pub(crate) fn candidate(model: &Arc<Scripted>) -> Candidate {
         upstream: "u".to_owned(),
         model: Arc::clone(model) as Arc<dyn Model>,
         name: "m".to_owned(),
+        alias: None,
         context_window: None,
         price: None,
     }
@@ -319,6 +320,7 @@ pub(crate) async fn start_kept(
         call_ids: false,
         used_calls: std::collections::HashSet::new(),
         format: None,
+        counts_prompt: false,
     });
     engine.start(ask).await
 }

@@ -160,6 +160,7 @@ async fn run_to_the_end(setup: &Arc<Setup>, world: &Arc<World>, engine: &Engine)
         upstream: "u".to_owned(),
         model: Arc::new(speaker) as Arc<dyn Model>,
         name: "m".to_owned(),
+        alias: None,
         context_window: None,
         price: None,
     };

@@ -87,6 +87,7 @@ impl Tooled<'_> {
             call_ids: false,
             used_calls: std::collections::HashSet::new(),
             format: None,
+            counts_prompt: false,
         });
         engine.start(ask).await
     }

@@ -15,7 +15,7 @@ const NAME: &str = "amalgam_json";
 /// The field that wraps an answer that is not an object.
 pub(super) const WRAPPER: &str = "answer";
 
-/// Where the text of the answer comes from.
+/// The source of the answer's text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Answer {
     /// The model's text.
@@ -34,8 +34,8 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    /// The source for `format`. A caller that requires one of its own tools gets a call and no text. `native` says
-    /// whether the model has structured output.
+    /// The source for `format`. If the caller requires one of its own tools, the answer is a call without text.
+    /// `native` says whether the model has structured output.
     pub(super) fn new(format: &TextFormat<'_>, toolset: &Toolset<'_>, native: bool) -> Self {
         match format {
             TextFormat::Text | TextFormat::Other(_) => Self::Plain,
@@ -132,7 +132,7 @@ fn wrapper(writer: &mut Writer, schema: Raw<'_>) {
     });
 }
 
-/// The JSON in a text with words or a code fence around it; the text itself if there is none.
+/// The JSON in a text with words or a code fence around it; the text itself if it has no JSON.
 pub(super) fn bare_object(text: &str) -> &str {
     let whole = text.trim();
     let inner = whole.find('{').zip(whole.rfind('}')).and_then(|(start, end)| whole.get(start..=end));

@@ -1,6 +1,6 @@
 //! The blocks of an answer while they are being read.
 
-use amalgam_protocol::{Json, Literal, Raw};
+use amalgam_protocol::{ANTHROPIC, Json, Literal, MESSAGES_BLOCK, Raw};
 
 /// A block that has begun and not ended.
 pub(super) enum Block {
@@ -23,8 +23,41 @@ pub(super) enum Block {
     Redacted {
         data: Vec<u8>,
     },
-    /// A block of a tool that the upstream runs, or of an unknown kind.
+    /// A block that a client of this API gets as it came: of a tool that the upstream runs, or of an unknown kind.
+    Kept {
+        block: Json,
+        /// Pieces of its input.
+        input: String,
+    },
+    /// The same for a client of another API.
     Ignored,
+}
+
+/// The item of a kept block, with the input that followed it.
+pub(super) fn kept_item(block: &Json, input: &str) -> Json {
+    let block = with_input(block, input);
+    Json::object(|writer| {
+        writer.key("type").string(MESSAGES_BLOCK);
+        writer.key("status").string("completed");
+        writer.key(ANTHROPIC).object(|writer| writer.key("block").raw(block.raw()));
+    })
+}
+
+/// The fields of a message that a stop sequence has ended.
+pub(super) fn stop_fields(sequence: &str) -> Json {
+    Json::object(|writer| {
+        writer.key(ANTHROPIC).object(|writer| writer.key("stop_sequence").string(sequence));
+    })
+}
+
+fn with_input(block: &Json, input: &str) -> Json {
+    let Ok(input) = Raw::parse(input.as_bytes()) else { return block.clone() };
+    Json::object(|writer| {
+        for (key, value) in block.raw().fields() {
+            let value = if key.is("input") { input } else { value };
+            writer.key_text(&key.decode()).raw(value);
+        }
+    })
 }
 
 /// The input of a tool: one value at the start, or pieces.
@@ -54,7 +87,7 @@ impl Arguments {
         }
     }
 
-    /// What is left to pass on at the end: the complete value if it was held, or the value at the start if no pieces
+    /// The remaining value at the end: the complete value if it was held back, or the value at the start if no pieces
     /// followed.
     pub(super) fn rest(self) -> Option<String> {
         match (self.arrived, self.collected) {

@@ -8,6 +8,10 @@ use amalgam_core::Losses;
 use amalgam_protocol::{Content, File, Image, JsonStr, Part, PartKind, Writer};
 use base64::{Engine, prelude::BASE64_STANDARD};
 
+use crate::messages_fields;
+
+use super::native::with_fields;
+
 /// Where blocks are written, which determines the kinds that are allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
@@ -28,6 +32,8 @@ pub(super) struct Blocks<'w, 'a> {
     /// Images that were fetched for this call, by address.
     pub(super) images: &'a HashMap<String, String>,
     pub(super) losses: &'w mut Losses,
+    /// Whether parts are written with what only this API has.
+    pub(super) native: bool,
 }
 
 impl Blocks<'_, '_> {
@@ -55,6 +61,21 @@ impl Blocks<'_, '_> {
     }
 
     fn part(&mut self, part: &Part<'_>) {
+        let Some(fields) = messages_fields::of(part.raw).filter(|_| self.native) else {
+            return self.plain_part(part);
+        };
+        if let Some(block) = fields.get("block") {
+            return self.writer.raw(block);
+        }
+        let mut written = Writer::default();
+        let Self { place, images, native, .. } = *self;
+        Blocks { writer: &mut written, place, images, losses: self.losses, native }.plain_part(part);
+        if !written.bytes().is_empty() {
+            self.writer.valid(&with_fields(written.bytes(), fields));
+        }
+    }
+
+    fn plain_part(&mut self, part: &Part<'_>) {
         match &part.kind {
             PartKind::Text { text, .. } | PartKind::Refusal(text) => self.text(*text),
             PartKind::Image(image) | PartKind::Screenshot(image) => self.image(image),

@@ -3,24 +3,25 @@
 use std::borrow::Cow;
 
 use amalgam_core::{
-    AnswerContext, Choice, Delivery, Description, Entry, Fault, Losses, ModelRequest, Offer, PreparedRequest, Seal,
-    Toolset,
+    AnswerContext, Choice, Delivery, Description, Entry, Fault, Loss, Losses, ModelRequest, Offer, PreparedRequest,
+    Seal, Toolset,
 };
-use amalgam_protocol::{CreateResponse, Raw, Shape, TextFormat, Writer};
+use amalgam_protocol::{ANTHROPIC, CreateResponse, Raw, Shape, TextFormat, Writer};
 
-use crate::{reasoning_seal::asks_for_sealed, settings::StructuredOutput};
+use crate::{messages_fields, reasoning_seal::asks_for_sealed, settings::StructuredOutput};
 
 use super::{
     answer::{Answer, has_object_root},
     content::text_block,
     messages::{Context, Messages, marked},
+    native::Native,
     thinking::{Abilities, Plan, Sampling, Style},
 };
 
 /// Top-level fields that are not meant for a model.
 const NOT_FOR_MODELS: [&str; 3] = ["client_metadata", "generate", "type"];
 
-/// What the adapter knows about its upstream.
+/// The settings of the upstream that requests depend on.
 pub(super) struct Upstream<'a> {
     pub(super) name: &'a str,
     /// `max_tokens` if the caller sets no limit.
@@ -35,9 +36,15 @@ pub(super) fn prepare(request: &ModelRequest<'_>, upstream: &Upstream<'_>) -> Re
     let toolset = Toolset::plain(settings, request.history)?;
     let abilities = Abilities::of(request.model);
     let mut losses = Losses::default();
-    losses.extend(toolset.losses.iter().cloned());
+    let native = Native::of(settings);
+    let is_kept = |loss: &&Loss| native.as_ref().is_some_and(|native| native.is_kept(loss));
+    losses.extend(toolset.losses.iter().filter(|loss| !is_kept(loss)).cloned());
 
-    let (mut plan, mut max_tokens) = Plan::new(settings, abilities, upstream.max_output_tokens, &mut losses);
+    // A client of this API says itself how the model thinks.
+    let (mut plan, mut max_tokens) = match native {
+        Some(_) => (Plan::Off, settings.max_output_tokens.unwrap_or(upstream.max_output_tokens)),
+        None => Plan::new(settings, abilities, upstream.max_output_tokens, &mut losses),
+    };
     let mut stop_thinking = |plan: &mut Plan, losses: &mut Losses, reason: &'static str| {
         losses.add("reasoning.effort", reason);
         *plan = Plan::Off;
@@ -50,12 +57,15 @@ pub(super) fn prepare(request: &ModelRequest<'_>, upstream: &Upstream<'_>) -> Re
         true => request.history.entries.iter().any(|entry| matches!(entry, Entry::Call(_))),
         false => toolset.choice == Choice::None,
     };
-    let native = match upstream.structured_output {
+    let is_structured = match upstream.structured_output {
         StructuredOutput::Auto => abilities.structured,
         StructuredOutput::Native => true,
         StructuredOutput::Tool => false,
     };
-    let answer = Answer::new(&settings.text.format, &toolset, native);
+    let answer = match native {
+        Some(_) => Answer::Plain,
+        None => Answer::new(&settings.text.format, &toolset, is_structured),
+    };
     if plan.is_on() && uncallable && matches!(answer, Answer::Tool { .. }) {
         stop_thinking(&mut plan, &mut losses, "the upstream does not think when the answer's form is forced");
     }
@@ -67,7 +77,8 @@ pub(super) fn prepare(request: &ModelRequest<'_>, upstream: &Upstream<'_>) -> Re
         seal: upstream.seal,
         images: request.images,
         // Models with adaptive thinking may have thought without a request for it, and need those blocks back.
-        replay: plan.is_on() || (abilities.style == Style::Adaptive && !switched_off),
+        replay: native.is_some() || plan.is_on() || (abilities.style == Style::Adaptive && !switched_off),
+        native: native.is_some(),
     };
     let mut messages = Messages::new(request.history, &context);
     if matches!(plan, Plan::Budget(_)) && messages.loop_lacks_thinking() {
@@ -78,7 +89,8 @@ pub(super) fn prepare(request: &ModelRequest<'_>, upstream: &Upstream<'_>) -> Re
     losses.extend(std::mem::take(&mut messages.losses).into_list());
     report_losses(settings, &toolset, &mut losses);
 
-    let body = Body { request, toolset: &toolset, messages: &messages, plan, max_tokens, answer: &answer };
+    let native = native.as_ref();
+    let body = Body { request, toolset: &toolset, messages: &messages, plan, max_tokens, answer: &answer, native };
     let body = body.write(abilities.sampling, &mut losses);
     Ok(PreparedRequest {
         body: body.into(),
@@ -89,6 +101,8 @@ pub(super) fn prepare(request: &ModelRequest<'_>, upstream: &Upstream<'_>) -> Re
             model: request.model.to_owned(),
             seal_context: request.seal_context.to_owned(),
             wants_sealed_reasoning: asks_for_sealed(&settings.include),
+            keeps_messages_blocks: native.is_some(),
+            betas: native.and_then(|native| messages_fields::betas(native.fields)),
             own: answer.to_note(),
             ..AnswerContext::default()
         },
@@ -102,6 +116,7 @@ struct Body<'r, 'a> {
     plan: Plan,
     max_tokens: u64,
     answer: &'r Answer,
+    native: Option<&'r Native<'a>>,
 }
 
 impl Body<'_, '_> {
@@ -120,6 +135,10 @@ impl Body<'_, '_> {
                 _ => None,
             };
             self.plan.write(schema, writer);
+            if let Some(native) = self.native {
+                native.write(settings, writer);
+                return writer.key("stream").bool(self.request.delivery == Delivery::Stream);
+            }
             write_sampling(settings, sampling, self.plan, writer, losses);
             if let Some(user) = settings.safety_identifier.as_deref().or(settings.user.as_deref()) {
                 writer.key("metadata").object(|writer| writer.key("user_id").string(user));
@@ -152,7 +171,13 @@ impl Body<'_, '_> {
 
     fn write_tools(&self, writer: &mut Writer, cache: Option<&str>, losses: &mut Losses) {
         let mut tools = Writer::default();
-        self.toolset.offers.iter().for_each(|offer| write_tool(&mut tools, offer, losses));
+        let is_offered = |offer: &&Offer<'_>| self.native.is_none_or(|native| native.has(&offer.target.name));
+        self.toolset.offers.iter().filter(is_offered).for_each(|offer| {
+            write_tool(&mut tools, offer, self.native, losses);
+        });
+        if let Some(native) = self.native {
+            native.write_server_tools(&mut tools);
+        }
         let mut choice = self.toolset.choice.clone();
         if tools.bytes().is_empty() && !self.messages.called.is_empty() {
             // A history with calls needs a tool list, even if no tool may be called any more.
@@ -219,8 +244,11 @@ fn cache_mark(settings: &CreateResponse<'_>, losses: &mut Losses) -> Option<&'st
     }
 }
 
-fn write_tool(writer: &mut Writer, offer: &Offer<'_>, losses: &mut Losses) {
-    if offer.strict == Some(true) {
+fn write_tool(writer: &mut Writer, offer: &Offer<'_>, native: Option<&Native<'_>>, losses: &mut Losses) {
+    if let Some(tool) = native.and_then(|native| native.whole_tool(&offer.target.name)) {
+        return writer.raw(tool);
+    }
+    if offer.strict == Some(true) && native.is_none() {
         losses.add("tools.strict", "the upstream does not hold arguments to the schema");
     }
     let schema = offer.parameters.filter(|schema| schema.shape() == Shape::Object);
@@ -252,6 +280,12 @@ fn write_tool(writer: &mut Writer, offer: &Offer<'_>, losses: &mut Losses) {
                 }
             }),
             None => empty_schema(writer),
+        }
+        if let Some(native) = native {
+            if let Some(strict) = offer.strict {
+                writer.key("strict").bool(strict);
+            }
+            native.write_tool_fields(&offer.target.name, writer);
         }
     });
 }
@@ -339,7 +373,8 @@ fn write_sampling(
 }
 
 fn extra<'a>(settings: &CreateResponse<'a>, name: &str) -> Option<Raw<'a>> {
-    settings.extra.iter().find(|(key, _)| key.is(name)).map(|(_, value)| *value).filter(|value| !value.is_null())
+    let mut fields = settings.chat_fields.iter().chain(&settings.extra);
+    fields.find(|(key, _)| key.is(name)).map(|(_, value)| *value).filter(|value| !value.is_null())
 }
 
 /// Reports parameters for which the API has no field.
@@ -360,8 +395,8 @@ fn report_losses(settings: &CreateResponse<'_>, toolset: &Toolset<'_>, losses: &
     if demands && matches!(settings.text.format, TextFormat::JsonSchema(_)) {
         losses.add("text.format", "tool_choice demands a call, so there is no text to shape");
     }
-    let carried = ["top_k", "stop", "stop_sequences"];
-    for (key, value) in &settings.extra {
+    let carried = ["top_k", "stop", "stop_sequences", ANTHROPIC];
+    for (key, value) in settings.chat_fields.iter().chain(&settings.extra) {
         let key = key.decode();
         if !value.is_null() && !carried.contains(&&*key) && !NOT_FOR_MODELS.contains(&&*key) {
             losses.add(key.into_owned(), nowhere);

@@ -383,7 +383,7 @@ fn a_choice_of_a_tool_that_is_not_there_is_the_callers_mistake() {
     assert_eq!(try_prepare(&request, &HashMap::new()).unwrap_err().param.as_deref(), Some("tool_choice"));
 }
 
-/// What clients send, and what they should not.
+/// Items that clients send, including invalid ones.
 fn items() -> impl Strategy<Value = Vec<Value>> {
     let id = prop::sample::select(vec!["a", "b", "c.d"]);
     let role = prop::sample::select(vec!["user", "assistant", "system", "developer"]);

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use amalgam_core::{CallHead, CallKind, CallMap, Finish, ModelError, ModelEvent, PreparedRequest, Seal, unwrap_custom};
+use amalgam_core::{
+    CallHead, CallKind, CallMap, Finish, ItemExtra, ModelError, ModelEvent, PartOwner, PreparedRequest, Seal,
+    unwrap_custom,
+};
 use amalgam_protocol::{DEFAULT_DEPTH, Frame, Json, JsonStr, Literal, Raw, Usage, ValueIndex, Writer};
 use bytes::Bytes;
 
@@ -10,7 +13,7 @@ use crate::{decode::Decode, reasoning_seal::Sealing};
 
 use super::{
     answer::{Answer, WRAPPER, bare_object},
-    block::{Arguments, Block},
+    block::{Arguments, Block, kept_item, stop_fields},
     thinking::ThinkingBlocks,
 };
 
@@ -35,7 +38,11 @@ pub(super) struct Decoder {
     /// Whether the upstream has reported usage.
     is_counted: bool,
     stop_reason: Option<String>,
+    /// The stop sequence that ended the answer.
+    stop_sequence: Option<String>,
     refusal: Option<String>,
+    /// Whether blocks that only this API has are passed on.
+    keeps_blocks: bool,
     done: bool,
 }
 
@@ -55,7 +62,9 @@ impl Decoder {
             fresh_input: 0,
             is_counted: false,
             stop_reason: None,
+            stop_sequence: None,
             refusal: None,
+            keeps_blocks: answer_context.keeps_messages_blocks,
             done: false,
         }
     }
@@ -134,6 +143,11 @@ impl Decoder {
                 self.open.push((index, Block::Redacted { data: data.escaped().into() }));
             }
             "tool_use" => self.start_call(index, block, events),
+            _ if self.keeps_blocks => {
+                self.release(events);
+                self.end_message(events);
+                self.open.push((index, Block::Kept { block: block.into(), input: String::new() }));
+            }
             _ => self.open.push((index, Block::Ignored)),
         }
     }
@@ -215,6 +229,7 @@ impl Decoder {
                     self.emit_text(delta, 0, events);
                 }
             }
+            Some(Block::Kept { input, .. }) => input.push_str(&piece.decode()),
             _ => {}
         }
     }
@@ -291,6 +306,9 @@ impl Decoder {
                     });
                 }
             }
+            Block::Kept { block, input } => {
+                events.push(ModelEvent::ItemEnd { key: index, item: kept_item(&block, &input) });
+            }
             Block::Ignored => {}
         }
     }
@@ -303,6 +321,13 @@ impl Decoder {
         if let Some(refusal) = self.refusal.take() {
             self.message_open = true;
             events.push(ModelEvent::Refusal(Literal::from_text(&refusal)));
+        }
+        if let Some(sequence) = self.stop_sequence.take().filter(|_| self.keeps_blocks) {
+            if !std::mem::replace(&mut self.message_open, true) {
+                events.push(ModelEvent::MessageStart { phase: None });
+            }
+            let fields = stop_fields(&sequence);
+            events.push(ModelEvent::Extra(ItemExtra::Item { of: PartOwner::Message, fields }));
         }
         self.end_message(events);
         if self.is_counted {
@@ -349,6 +374,9 @@ impl Decoder {
     fn take_stop(&mut self, from: Raw<'_>) {
         if let Some(reason) = from.get_str("stop_reason") {
             self.stop_reason = Some(reason.into_owned());
+        }
+        if let Some(sequence) = from.get_str("stop_sequence") {
+            self.stop_sequence = Some(sequence.into_owned());
         }
         let details = from.get("stop_details").filter(|details| details.get_str("type").as_deref() == Some("refusal"));
         if let Some(explanation) = details.and_then(|details| details.get_str("explanation")) {

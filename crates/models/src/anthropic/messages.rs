@@ -6,12 +6,16 @@
 use std::collections::{HashMap, HashSet};
 
 use amalgam_core::{Call, Entry, History, Losses, Output, Seal, wire_name};
-use amalgam_protocol::{Content, Item, ItemKind, Part, PartKind, Raw, Role, Shape, Writer};
+use amalgam_protocol::{Content, Item, ItemKind, Json, Part, PartKind, Raw, Role, Shape, Writer};
 
-use crate::reasoning_seal::{FOREIGN_REASONING, Owner, reasoning_summary};
+use crate::{
+    messages_fields,
+    reasoning_seal::{FOREIGN_REASONING, Owner, reasoning_summary},
+};
 
 use super::{
     content::{Blocks, Place, is_blank, text_block},
+    native::with_fields,
     thinking,
 };
 
@@ -19,7 +23,7 @@ use super::{
 const OPENING: &str = "(The conversation begins.)";
 const GO_ON: &str = "(Please go on.)";
 
-/// What converting a history needs.
+/// The settings and the request that converting a history needs.
 pub(super) struct Context<'a> {
     /// The upstream's name, which identifies its own reasoning.
     pub(super) upstream: &'a str,
@@ -32,6 +36,8 @@ pub(super) struct Context<'a> {
     pub(super) images: &'a HashMap<String, String>,
     /// Whether reasoning of earlier turns is sent back.
     pub(super) replay: bool,
+    /// Whether the request came from a client of this API, so that its blocks are sent as they came.
+    pub(super) native: bool,
 }
 
 /// A history in the format of the API.
@@ -52,6 +58,8 @@ struct Turn {
     results: Writer,
     blocks: Writer,
     calls: bool,
+    /// Further fields of the message.
+    fields: Vec<(String, Json)>,
     begins_with_thoughts: bool,
 }
 
@@ -59,6 +67,8 @@ struct Turn {
 enum Side {
     User,
     Assistant,
+    /// Only for clients of this API that send system messages between others.
+    System,
 }
 
 impl Side {
@@ -66,6 +76,7 @@ impl Side {
         match self {
             Self::User => "user",
             Self::Assistant => "assistant",
+            Self::System => "system",
         }
     }
 }
@@ -80,7 +91,10 @@ impl Messages {
             leading = leading && is_leading(entry);
             messages.entry(entry, leading, context, &mut known);
         }
-        messages.settle();
+        match context.native {
+            false => messages.settle(),
+            true => drop_empty(&mut messages.turns),
+        }
         messages
     }
 
@@ -94,7 +108,7 @@ impl Messages {
                 Side::User if first.is_some() && !turn.blocks.bytes().is_empty() => break,
                 Side::User => {}
                 Side::Assistant if turn.calls => first = Some(turn),
-                Side::Assistant => break,
+                Side::Assistant | Side::System => break,
             }
         }
         first.is_some_and(|turn| !turn.begins_with_thoughts)
@@ -107,6 +121,9 @@ impl Messages {
                 let last = index + 1 == self.turns.len();
                 writer.object(|writer| {
                     writer.key("role").string(turn.side.name());
+                    for (name, value) in &turn.fields {
+                        writer.key_text(name).valid(value.bytes());
+                    }
                     writer.key("content").array(|writer| {
                         let written: Vec<&Writer> =
                             [&turn.results, &turn.blocks].into_iter().filter(|part| !part.bytes().is_empty()).collect();
@@ -124,20 +141,34 @@ impl Messages {
 
     fn entry(&mut self, entry: &Entry<'_>, leading: bool, context: &Context<'_>, known: &mut HashSet<String>) {
         match entry {
-            Entry::Message { role, content, .. } => self.message(*role, content, leading, context),
+            Entry::Message { role, content, item } => {
+                self.message(*role, content, leading, context);
+                self.end_message(item.and_then(messages_fields::of).filter(|_| context.native));
+            }
             Entry::Note(text) | Entry::Summary(text) => {
                 text_block(self.blocks(Side::User), |writer| writer.string(text))
             }
             Entry::Call(call) => {
                 let name = call.wire_name();
-                self.call(call, &name);
+                self.call(call, &name, context);
                 if known.insert(name.clone()) {
                     self.called.push(name);
                 }
             }
             Entry::Output(output) => self.output(output, context),
             Entry::Reasoning(item) => self.reasoning(item, context),
-            Entry::Opaque(Item { kind: ItemKind::AdditionalTools(_), .. }) => {}
+            Entry::Opaque(Item { kind: ItemKind::AdditionalTools(_), raw }) => {
+                let fields = messages_fields::of(*raw).filter(|_| context.native);
+                if let Some(block) = fields.and_then(|fields| fields.get("block")) {
+                    self.blocks(Side::System).raw(block);
+                    self.end_message(fields.and_then(|fields| fields.get("message")));
+                }
+            }
+            Entry::Opaque(item) if context.native && messages_fields::is_block(item) => {
+                if let Some(block) = messages_fields::of(item.raw).and_then(|fields| fields.get("block")) {
+                    self.blocks(Side::Assistant).raw(block);
+                }
+            }
             Entry::Opaque(item) => {
                 let kind = item.raw.get_str("type").unwrap_or_default();
                 self.losses.add(format!("input.{kind}"), "the upstream has no such item");
@@ -147,15 +178,19 @@ impl Messages {
 
     fn message(&mut self, role: Role, content: &Content<'_>, leading: bool, context: &Context<'_>) {
         let losses = &mut self.losses;
-        let images = context.images;
+        let (images, native) = (context.images, context.native);
         match role {
             Role::System | Role::Developer if leading => {
-                Blocks { writer: &mut self.system, place: Place::System, images, losses }.content(content);
+                Blocks { writer: &mut self.system, place: Place::System, images, losses, native }.content(content);
+            }
+            Role::System if native => {
+                let writer = blocks_of(&mut self.turns, Side::System);
+                Blocks { writer, place: Place::System, images, losses, native }.content(content);
             }
             Role::System | Role::Developer => {
                 // Some models have no system role after the beginning. The position matters more than the role.
                 let mut inner = Writer::default();
-                Blocks { writer: &mut inner, place: Place::System, images, losses }.content(content);
+                Blocks { writer: &mut inner, place: Place::System, images, losses, native }.content(content);
                 if !inner.bytes().is_empty() {
                     let writer = self.blocks(Side::User);
                     text_block(writer, |writer| {
@@ -169,19 +204,27 @@ impl Messages {
                     _ => (Side::User, Place::User),
                 };
                 let writer = blocks_of(&mut self.turns, side);
-                Blocks { writer, place, images, losses }.content(content);
+                Blocks { writer, place, images, losses, native }.content(content);
             }
         }
     }
 
-    fn call(&mut self, call: &Call<'_>, name: &str) {
+    /// Gives the last message its further fields.
+    fn end_message(&mut self, fields: Option<Raw<'_>>) {
+        if let (Some(fields), Some(turn)) = (fields, self.turns.last_mut()) {
+            turn.fields = fields.fields().map(|(key, value)| (key.decode().into_owned(), value.into())).collect();
+        }
+    }
+
+    fn call(&mut self, call: &Call<'_>, name: &str, context: &Context<'_>) {
         let arguments = call.wire_arguments().decode();
         // The API requires an object; other arguments become text inside one.
         let input = Raw::parse(arguments.as_bytes()).ok().filter(|raw| raw.shape() == Shape::Object);
         if input.is_none() {
             self.losses.add("input.arguments", "arguments that are no JSON object are sent as text inside one");
         }
-        self.blocks(Side::Assistant).object(|writer| {
+        let mut block = Writer::default();
+        block.object(|writer| {
             writer.key("type").string("tool_use");
             writer.key("id").string(&wire_id(&call.call_id));
             writer.key("name").string(name);
@@ -190,6 +233,11 @@ impl Messages {
                 None => writer.key("input").object(|writer| writer.key("arguments").string(&arguments)),
             }
         });
+        let blocks = self.blocks(Side::Assistant);
+        match messages_fields::of(call.item).filter(|_| context.native) {
+            Some(fields) => blocks.valid(&with_fields(block.bytes(), fields)),
+            None => blocks.valid(block.bytes()),
+        }
         if let Some(turn) = self.turns.last_mut() {
             turn.calls = true;
         }
@@ -197,32 +245,43 @@ impl Messages {
 
     fn output(&mut self, output: &Output<'_>, context: &Context<'_>) {
         let turn = turn_of(&mut self.turns, Side::User);
-        let losses = &mut self.losses;
-        turn.results.object(|writer| {
+        let (losses, native) = (&mut self.losses, context.native);
+        let fields = messages_fields::of(output.item);
+        let mut block = Writer::default();
+        block.object(|writer| {
             writer.key("type").string("tool_result");
             writer.key("tool_use_id").string(&wire_id(&output.call_id));
             let place = Place::ToolResult;
             match &output.content {
                 Content::Text(text) if !is_blank(*text) => writer.key("content").json_str(*text),
                 Content::Value(_) if let Some(url) = output.screenshot() => writer.key("content").array(|writer| {
-                    Blocks { writer, place, images: context.images, losses }.image_at(url);
+                    Blocks { writer, place, images: context.images, losses, native }.image_at(url);
                 }),
                 Content::Value(value) if !value.is_null() => writer.key("content").string(value.text()),
                 Content::Text(_) | Content::Value(_) => {}
                 Content::Parts(parts) if parts.is_empty() => {}
                 Content::Parts(parts) => match parts.as_slice() {
-                    [Part { kind: PartKind::Text { text, .. }, .. }] if !is_blank(*text) => {
+                    [Part { kind: PartKind::Text { text, .. }, raw }]
+                        if !(is_blank(*text) || native && messages_fields::of(*raw).is_some()) =>
+                    {
                         writer.key("content").json_str(*text);
                     }
                     _ => writer.key("content").array(|writer| {
-                        Blocks { writer, place, images: context.images, losses }.content(&output.content);
+                        Blocks { writer, place, images: context.images, losses, native }.content(&output.content);
                     }),
                 },
             }
             if output.item.get_str("status").as_deref() == Some("failed") {
                 writer.key("is_error").bool(true);
             }
+            if let (false, Some(error)) = (native, fields.and_then(|fields| fields.get("is_error"))) {
+                writer.key("is_error").raw(error);
+            }
         });
+        match fields.filter(|_| native) {
+            Some(fields) => turn.results.valid(&with_fields(block.bytes(), fields)),
+            None => turn.results.valid(block.bytes()),
+        }
     }
 
     /// Thinking blocks are sent back unchanged or not at all: a summary is not a thinking block. Reasoning of other
@@ -230,6 +289,13 @@ impl Messages {
     fn reasoning(&mut self, item: &Item<'_>, context: &Context<'_>) {
         let ItemKind::Reasoning(reasoning) = &item.kind else { return };
         let Some(sealed) = reasoning.encrypted_content.filter(|sealed| !sealed.is_empty()) else {
+            // The client has it from an upstream of this API, not from this server.
+            let block = messages_fields::of(item.raw).and_then(|fields| fields.get("block"));
+            if let Some(block) = block.filter(|_| context.native) {
+                let turn = turn_of(&mut self.turns, Side::Assistant);
+                turn.begins_with_thoughts |= turn.blocks.bytes().is_empty();
+                return turn.blocks.raw(block);
+            }
             return self.losses.add("input.reasoning", "it came without encrypted_content");
         };
         let Context { upstream, model, seal_context, seal, .. } = *context;
@@ -269,7 +335,14 @@ impl Messages {
 
 impl Turn {
     fn new(side: Side) -> Self {
-        Self { side, results: Writer::default(), blocks: Writer::default(), calls: false, begins_with_thoughts: false }
+        Self {
+            side,
+            results: Writer::default(),
+            blocks: Writer::default(),
+            calls: false,
+            fields: Vec::new(),
+            begins_with_thoughts: false,
+        }
     }
 }
 
@@ -289,7 +362,8 @@ fn blocks_of(turns: &mut Vec<Turn>, side: Side) -> &mut Writer {
 /// The last message if it has this role; otherwise a new one.
 fn turn_of(turns: &mut Vec<Turn>, side: Side) -> &mut Turn {
     drop_empty(turns);
-    if turns.last().is_none_or(|turn| turn.side != side) {
+    // A message with fields of its own is complete.
+    if turns.last().is_none_or(|turn| turn.side != side || !turn.fields.is_empty()) {
         turns.push(Turn::new(side));
     }
     turns.last_mut().expect("a turn was just made sure of")

@@ -245,7 +245,7 @@ proptest! {
             let name = [target.namespace.map(|namespace| namespace + "/").unwrap_or_default(), target.name].concat();
             (target.kind, Some(format!("c{index}")), name, arguments)
         }).collect();
-        // Heads come in order, as they do on every wire; what follows them comes in any.
+        // Heads arrive in order, as every upstream sends them; the pieces after them arrive in any order.
         let mut waiting: Vec<Vec<Value>> = calls.iter().enumerate().map(|(index, (name, _, pieces))| {
             let (head, tail) = name.split_at(split_name.index(name.len() + 1));
             let mut fragments = vec![json!({"index": index, "id": format!("c{index}"), "function": {"name": head, "arguments": ""}})];

@@ -10,10 +10,10 @@ use amalgam_protocol::{JsonStr, Literal, Raw, Shape, TextFormat, Writer};
 
 use super::calls::Calls;
 
-/// Tells the decoder that the request used our schema.
+/// Shows the decoder that the request used the schema of this module.
 pub(super) const NOTE: &str = "constrained";
 
-/// Tells the decoder that no call is allowed, although the model may imitate calls of the history.
+/// Shows the decoder that no call is allowed, although the model may imitate calls of the history.
 pub(super) const NOTE_WITHOUT_CALLS: &str = "constrained without calls";
 
 /// The description of the tools in the instructions.
@@ -128,8 +128,8 @@ fn call_schema(writer: &mut Writer, name: &str, arguments: impl FnOnce(&mut Writ
     });
 }
 
-/// Writes a client's schema inside ours. A schema with references to its own parts moves to the definitions, and its
-/// references are adjusted.
+/// Writes a client's schema inside the tool schema. A schema with references to its own parts moves to the definitions,
+/// and its references are adjusted.
 fn embed(writer: &mut Writer, definitions: &mut Writer, schema: Option<Raw<'_>>, place: &str) {
     match schema {
         None => writer.valid(br#"{"type":"object"}"#),
@@ -160,7 +160,7 @@ fn relocate(writer: &mut Writer, schema: Raw<'_>, root: &str) {
     }
 }
 
-/// Reads the text of an answer by our schema.
+/// Reads the text of an answer by the tool schema.
 #[derive(Debug)]
 pub(super) struct AnswerReader {
     /// Text that was received and not passed on.
@@ -264,7 +264,7 @@ impl AnswerReader {
     }
 }
 
-/// The beginning of an incomplete object under our schema.
+/// The beginning of an incomplete object under the tool schema.
 enum Beginning<'t> {
     /// Calls, or too short to know.
     Calls,
@@ -272,7 +272,7 @@ enum Beginning<'t> {
     Answer(&'t str),
 }
 
-/// Recognises the beginning of an object under our schema.
+/// Recognises the beginning of an object under the tool schema.
 fn beginning(text: &str) -> Option<Beginning<'_>> {
     let unfenced = text.trim_start();
     let unfenced = unfenced.strip_prefix("```").map_or(unfenced, |rest| rest.strip_prefix("json").unwrap_or(rest));
@@ -285,7 +285,7 @@ fn beginning(text: &str) -> Option<Beginning<'_>> {
     ours.then_some(Beginning::Calls)
 }
 
-/// Whether a text can no longer become an object under our schema, with or without a code fence.
+/// Whether a text can no longer become an object under the tool schema, with or without a code fence.
 fn is_prose(text: &str) -> bool {
     text.trim_start().chars().next().is_some_and(|first| !matches!(first, '{' | '`'))
 }

@@ -4,9 +4,10 @@ use amalgam_core::{
     AnswerContext, Choice, Delivery, Entry, Fault, History, Loss, Losses, ModelRequest, Offer, PreparedRequest, Seal,
     Toolset,
 };
-use amalgam_protocol::{CreateResponse, JsonSchemaFormat, Raw, TextFormat, Writer};
+use amalgam_protocol::{ANTHROPIC, CreateResponse, JsonSchemaFormat, Raw, TextFormat, Writer};
 
 use crate::{
+    messages_fields,
     reasoning_seal::{Owner, asks_for_sealed},
     settings::ToolCalls,
 };
@@ -15,7 +16,8 @@ use super::{Wire, constrained, messages};
 
 /// Fields that are not forwarded: they concern clients and Responses servers only, or would change the answer into a
 /// form that the decoder does not read.
-const NOT_FORWARDED: [(&str, Option<&str>); 7] = [
+const NOT_FORWARDED: [(&str, Option<&str>); 8] = [
+    (ANTHROPIC, None),
     ("client_metadata", None),
     ("generate", None),
     ("type", None),
@@ -66,6 +68,8 @@ pub(super) fn prepare(
         }
     }
     body.settings(wire, settings, wants_logprobs);
+    body.messages_fields(settings);
+    messages_fields::report_losses(settings, request.history, &["stop_sequences", "top_k"], &mut losses);
     body.extra(settings, &mut losses);
     body.writer.outside(b"}");
     report_losses(settings, &mut losses);
@@ -216,9 +220,20 @@ impl Body {
         self.optional_text("user", settings.user.as_deref());
     }
 
+    /// Writes parameters of the Messages API for which this API has a name.
+    fn messages_fields(&mut self, settings: &CreateResponse<'_>) {
+        let Some(fields) = messages_fields::of_request(settings) else { return };
+        for (name, field) in [("stop", "stop_sequences"), ("top_k", "top_k")] {
+            if let Some(value) = fields.get(field) {
+                self.field(name).raw(value);
+            }
+        }
+    }
+
     /// Unknown fields may belong to this server: `seed`, `stop`, `top_k`, `chat_template_kwargs` …
     fn extra(&mut self, settings: &CreateResponse<'_>, losses: &mut Losses) {
-        for (key, value) in settings.extra.iter().filter(|(_, value)| !value.is_null()) {
+        let fields = settings.chat_fields.iter().chain(&settings.extra);
+        for (key, value) in fields.filter(|(_, value)| !value.is_null()) {
             let name = key.decode();
             if let Some((_, reason)) = NOT_FORWARDED.iter().find(|(field, _)| *field == name) {
                 losses.extend(reason.map(|reason| Loss::new(name.into_owned(), reason)));

@@ -14,7 +14,7 @@ use super::{REASONING_FIELDS, calls::Calls, constrained::AnswerReader, failure};
 pub(super) struct Decoder {
     calls: Calls,
     wants_logprobs: bool,
-    /// Reads the text, if the request used our tool schema.
+    /// Reads the text, if the request used the tool schema.
     answer: Option<AnswerReader>,
     started: bool,
     /// Whether text or a refusal was passed on.

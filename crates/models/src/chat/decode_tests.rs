@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::testing::PlainSeal;
 
-/// What an answer adds up to, in order.
+/// The content of an answer, in order.
 #[derive(Debug, Clone, PartialEq)]
 enum Decoded {
     Text(String),

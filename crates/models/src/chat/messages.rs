@@ -75,8 +75,8 @@ struct Conversation<'a, 'w> {
     /// Instructions at the front, until another entry follows.
     leading: Option<Vec<Escaped<'a>>>,
     preamble: Option<String>,
-    /// Whether the answer follows our schema. Only then are earlier calls written in its form, because a model imitates
-    /// its history.
+    /// Whether the answer follows the tool schema. Only then are earlier calls written in its form, because a model
+    /// imitates its history.
     by_schema: bool,
     turn: Turn<'a>,
     /// Parts that could not be written in their own message.
@@ -293,7 +293,7 @@ impl<'a> Conversation<'a, '_> {
         }
     }
 
-    /// Writes calls as answers under our schema and outputs as labelled text, for a model without tool calls.
+    /// Writes calls as answers under the tool schema and outputs as labelled text, for a model without tool calls.
     fn write_as_text(&mut self, turn: &Turn<'a>) {
         let mut texts = turn.texts.clone();
         if !turn.calls.is_empty() {
@@ -406,7 +406,7 @@ fn calls_as_text(calls: &[Call<'_>]) -> String {
     texts.collect::<Vec<_>>().join("\n\n")
 }
 
-/// The calls in the form of our schema.
+/// The calls in the form of the tool schema.
 fn calls_as_answer(calls: &[Call<'_>], losses: &mut Losses) -> String {
     let mut writer = Writer::default();
     writer.object(|writer| {

@@ -4,15 +4,12 @@ use amalgam_core::{CallKind, Choice, Entry, Fault, History, Loss, Losses, ModelR
 use amalgam_protocol::{
     Content, CreateResponse, Item, ItemKind, JsonStr, Part, PartKind, Role, TextFormat, ToolChoice,
 };
+use amalgam_samples::{Hints, instance};
 use serde_json::{Value, json};
 
 use crate::reasoning_seal::Owner;
 
-use super::{
-    hints::Hints,
-    schema,
-    script::{Script, ScriptedCall, pieces},
-};
+use super::script::{Script, ScriptedCall, pieces};
 
 /// Words of tool names that do not describe the tool.
 const GENERIC: [&str; 22] = [
@@ -221,7 +218,7 @@ fn call(offer: &Offer<'_>, scene: &Scene) -> Result<ScriptedCall, Fault> {
     let arguments = match (offer.target.kind, offer.parameters) {
         (CallKind::Custom, _) => json!({"input": hints.free_text()}),
         (_, None) => json!({}),
-        (_, Some(schema)) => match schema::instance(&parse(schema.text(), "tools")?, &hints) {
+        (_, Some(schema)) => match instance(&parse(schema.text(), "tools")?, &hints) {
             object @ Value::Object(_) => object,
             _ => json!({}),
         },
@@ -259,7 +256,7 @@ fn message(scene: &Scene, toolset: &Toolset<'_>, settings: &CreateResponse<'_>, 
             let results = scene.results.iter().map(|(_, text)| text.as_str());
             let known: Vec<&str> = std::iter::once(scene.question.as_str()).chain(results).collect();
             let schema: Value = serde_json::from_str(format.schema.text()).unwrap_or_default();
-            schema::instance(&schema, &Hints::new(&known.join("\n"))).to_string()
+            instance(&schema, &Hints::new(&known.join("\n"))).to_string()
         }
         TextFormat::JsonObject => json!({"model": model, "demo": true, "message": words(scene, toolset)}).to_string(),
         TextFormat::Text | TextFormat::Other(_) => words(scene, toolset),

@@ -3,10 +3,10 @@
 use amalgam_core::SecretText;
 use futures_util::StreamExt as _;
 
-use super::{DEMO, ModelNames, ModelNamesSettings, OPENAI};
+use super::{DEMO, ModelNames, ModelNamesSettings, OPENAI, is_pattern};
 use crate::settings::Key;
 
-/// Where the default model comes from when neither profile nor tenant nor settings name one.
+/// The source of the default model if neither profile nor tenant nor settings name one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DefaultModel {
     /// The first configured model.
@@ -21,7 +21,7 @@ pub enum DefaultModel {
 
 impl DefaultModel {
     pub(super) fn of(settings: &ModelNamesSettings) -> Self {
-        match settings.models.is_empty() {
+        match settings.models.iter().all(|model| is_pattern(&model.name)) {
             false => Self::Configured,
             true if settings.has_upstreams => Self::OfUpstreams,
             true if matches!(settings.openai.key, Key::Given(_)) => Self::BuiltIn,
@@ -31,7 +31,7 @@ impl DefaultModel {
 }
 
 impl ModelNames {
-    /// Where the default model of this installation comes from.
+    /// The source of the default model of this installation.
     pub fn default_source(&self) -> DefaultModel {
         self.default
     }
@@ -40,13 +40,18 @@ impl ModelNames {
     pub(super) async fn default_on(&self, upstream: Option<&str>) -> Option<String> {
         let Some(upstream) = upstream else {
             return match self.default {
-                DefaultModel::Configured => self.models.first().map(|first| first.name.clone()),
+                DefaultModel::Configured => {
+                    let mut names = self.models.iter().map(|model| &model.name);
+                    names.find(|name| !is_pattern(name)).cloned()
+                }
                 DefaultModel::OfUpstreams => Some(self.first_listed().await),
                 DefaultModel::BuiltIn => None,
                 DefaultModel::Demo => Some(DEMO.to_owned()),
             };
         };
-        if let Some(configured) = self.models.iter().find(|configured| configured.upstream == upstream) {
+        if let Some(configured) =
+            self.models.iter().find(|model| model.upstream == upstream && !is_pattern(&model.model))
+        {
             return Some(configured.model.clone());
         }
         // An OpenAI upstream that the configuration does not name is not asked for its models.

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use amalgam_core::{Fault, ModelError};
+use amalgam_core::{Fault, ModelError, UpstreamCheck};
 use amalgam_protocol::Raw;
 use futures_util::{
     FutureExt as _,
@@ -69,24 +69,32 @@ struct Request {
     answer: Shared<BoxFuture<'static, Option<ModelNames>>>,
 }
 
+/// Asks an upstream for its models now, also one whose models are configured.
+pub(super) async fn check(settings: &UpstreamSettings) -> UpstreamCheck {
+    let problem = |problem: String| UpstreamCheck { problem: Some(problem), models: None };
+    let source = match Source::new(settings) {
+        Ok(Some(source)) => source,
+        Ok(None) => return UpstreamCheck { problem: None, models: Some(1) },
+        Err(fault) => return problem(fault.explained()),
+    };
+    match timeout_at(Instant::now() + DEADLINE, source.ask()).await {
+        Ok(Ok(names)) => UpstreamCheck { problem: None, models: Some(names.len()) },
+        // Not every server lists its models; one that says so was reached.
+        Ok(Err(ModelError::Refused { status: 404 | 405 | 501, .. })) => UpstreamCheck { problem: None, models: None },
+        Ok(Err(error)) => problem(error.to_string()),
+        Err(_elapsed) => problem(format!("no answer within {} s", DEADLINE.as_secs())),
+    }
+}
+
 impl Listing {
     pub(super) fn new(settings: &UpstreamSettings) -> Result<Self, Fault> {
         if !settings.models.is_empty() {
             return Ok(Self::Fixed(settings.models.as_slice().into()));
         }
-        let version = match &settings.kind {
-            UpstreamKind::Demo { .. } => return Ok(Self::Fixed([DEMO.to_owned()].into())),
-            UpstreamKind::Anthropic { version, .. } => Some(version),
-            UpstreamKind::Responses { .. } | UpstreamKind::Chat { .. } => None,
-        };
-        let version = version.map(HeaderValue::try_from).transpose().map_err(|_| {
-            Fault::internal(format_args!("upstream `{}`: anthropic_version cannot be sent", settings.name))
-        })?;
-        let mut settings = settings.clone();
-        settings.retries = 0;
-        let transport = Transport::new(&settings)?;
-        let upstream = Arc::new(Source { name: settings.name, transport, version });
-        Ok(Self::Remote(Box::new(Remote { upstream, state: Mutex::default() })))
+        Ok(match Source::new(settings)? {
+            None => Self::Fixed([DEMO.to_owned()].into()),
+            Some(source) => Self::Remote(Box::new(Remote { upstream: Arc::new(source), state: Mutex::default() })),
+        })
     }
 
     /// The names, from the cache if it is fresh. Returns after [`DEADLINE`] at the latest.
@@ -155,6 +163,22 @@ impl Request {
 }
 
 impl Source {
+    /// The server of an upstream; none for the built-in demo.
+    fn new(settings: &UpstreamSettings) -> Result<Option<Self>, Fault> {
+        let version = match &settings.kind {
+            UpstreamKind::Demo { .. } => return Ok(None),
+            UpstreamKind::Anthropic { version, .. } => Some(version),
+            UpstreamKind::Responses { .. } | UpstreamKind::Chat { .. } => None,
+        };
+        let version = version.map(HeaderValue::try_from).transpose().map_err(|_| {
+            Fault::internal(format_args!("upstream `{}`: anthropic_version cannot be sent", settings.name))
+        })?;
+        let mut settings = settings.clone();
+        settings.retries = 0;
+        let transport = Transport::new(&settings)?;
+        Ok(Some(Self { name: settings.name, transport, version }))
+    }
+
     async fn ask(&self) -> Result<Vec<String>, ModelError> {
         let mut headers = Vec::new();
         if let Some(version) = &self.version {

@@ -15,9 +15,10 @@ use amalgam_core::{
 use amalgam_execute::composition::{
     ComposeBlocks, ComposeRequest, Composition, ConversationContext, DEFAULT_MODE, literal_message,
 };
-use amalgam_protocol::{Content, CreateResponse, Json, PartKind, Role, TextFormat, ToolChoice, Writer};
+use amalgam_protocol::{ANTHROPIC, Content, CreateResponse, Json, PartKind, Role, TextFormat, ToolChoice, Writer};
 
 use super::convert::{answer_context, new_entries};
+use crate::messages_fields;
 
 pub(super) fn convert(request: &ModelRequest<'_>) -> PreparedRequest {
     let mut losses = Losses::default();
@@ -42,6 +43,7 @@ pub(super) fn convert(request: &ModelRequest<'_>) -> PreparedRequest {
         }
     };
     report_losses(settings, &mut losses);
+    messages_fields::report_losses(settings, request.history, &[], &mut losses);
     let [system, prompt, usage] = messages.system.each_ref().map(String::as_str);
     let body = Composition {
         context: ConversationContext { model_name: request.model, system, temperature: settings.temperature },
@@ -318,7 +320,8 @@ fn report_losses(settings: &CreateResponse<'_>, losses: &mut Losses) {
     for (field, _) in set.into_iter().filter(|(_, set)| *set) {
         losses.add(field, "the dialect has no such field");
     }
-    for (field, _) in &settings.extra {
+    let fields = settings.chat_fields.iter().chain(&settings.extra);
+    for (field, _) in fields.filter(|(field, _)| !field.is(ANTHROPIC)) {
         losses.add(field.decode().into_owned(), "the dialect has no such field");
     }
 }

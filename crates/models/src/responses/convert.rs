@@ -1,13 +1,13 @@
 //! Translates a request for a Responses upstream: items and parameters as the caller wrote them, except what must
 //! change.
 //!
-//! Unless the configuration says that the upstream stores responses, it stores none, and our ids are never sent to it.
-//! If it does, a call that continues an answer names it by the upstream's id.
+//! Unless the configuration says that the upstream stores responses, it stores none, and ids of this server are never
+//! sent to it. If it does, a call that continues an answer names it by the upstream's id.
 
-use amalgam_core::{AnswerContext, Chain, Delivery, Entry, History, ModelRequest, PreparedRequest, Seal};
-use amalgam_protocol::{Content, CreateResponse, Raw, Role, Shape, Text, Tool, ToolKind, Writer};
+use amalgam_core::{AnswerContext, Chain, Delivery, Entry, History, Loss, Losses, ModelRequest, PreparedRequest, Seal};
+use amalgam_protocol::{ANTHROPIC, Content, CreateResponse, Raw, Role, Shape, Text, Tool, ToolKind, Writer};
 
-use crate::reasoning_seal::asks_for_sealed;
+use crate::{messages_fields, reasoning_seal::asks_for_sealed};
 
 use super::items::{self, Context};
 
@@ -31,6 +31,7 @@ pub(super) fn convert(request: &ModelRequest<'_>, upstream: &str, seal: &dyn Sea
         }
         write_entries(writer, request.history, new, &mut context);
         write_settings(writer, settings);
+        report_chat_fields(settings, &mut context.losses);
         writer.key("store").bool(request.chain != Chain::Standalone);
         if request.delivery == Delivery::Stream {
             writer.key("stream").bool(true);
@@ -39,9 +40,12 @@ pub(super) fn convert(request: &ModelRequest<'_>, upstream: &str, seal: &dyn Sea
             }
         }
     });
+    let mut losses = Losses::default();
+    losses.extend(context.losses);
+    messages_fields::report_losses(settings, request.history, &[], &mut losses);
     PreparedRequest {
         body: writer.into_bytes().into(),
-        losses: context.losses,
+        losses: losses.into_list(),
         delivery: request.delivery,
         calls: Default::default(),
         answer_context: answer_context(request),
@@ -57,7 +61,7 @@ pub(super) fn new_entries<'e, 'a>(request: &'e ModelRequest<'a>) -> &'e [Entry<'
     }
 }
 
-/// What the decoder needs to know about the request.
+/// The facts about the request that the decoder needs.
 pub(super) fn answer_context(request: &ModelRequest<'_>) -> AnswerContext {
     let included = |name: &str| request.settings.include.iter().any(|included| included == name);
     AnswerContext {
@@ -129,8 +133,9 @@ fn write_settings(writer: &mut Writer, settings: &CreateResponse<'_>) {
             writer.key_text(key).float(value);
         }
     };
-    if !settings.tools.is_empty() {
-        writer.key("tools").array(|writer| settings.tools.iter().for_each(|tool| write_tool(writer, tool)));
+    let tools = || settings.tools.iter().filter(|tool| !is_only_for_messages(tool));
+    if tools().next().is_some() {
+        writer.key("tools").array(|writer| tools().for_each(|tool| write_tool(writer, tool)));
     }
     if let Some(choice) = &settings.tool_choice {
         choice.write(writer.key("tool_choice"));
@@ -159,9 +164,15 @@ fn write_settings(writer: &mut Writer, settings: &CreateResponse<'_>) {
     string(writer, "user", &settings.user);
     raw(writer, "prompt", settings.prompt);
     raw(writer, "context_management", settings.context_management);
-    for (key, value) in &settings.extra {
+    for (key, value) in settings.extra.iter().filter(|(key, _)| !key.is(ANTHROPIC)) {
         writer.key_text(&key.decode()).raw(*value);
     }
+}
+
+/// Fields of Chat Completions servers are not sent: a Responses server refuses fields that it does not know.
+pub(super) fn report_chat_fields(settings: &CreateResponse<'_>, losses: &mut Vec<Loss>) {
+    let set = settings.chat_fields.iter().filter(|(_, value)| !value.is_null());
+    losses.extend(set.map(|(name, _)| Loss::new(name.decode().into_owned(), "the Responses API has no such field")));
 }
 
 /// Writes a tool unchanged; a function in the format of Chat Completions moves up one level.
@@ -175,8 +186,13 @@ fn write_tool(writer: &mut Writer, tool: &Tool<'_>) {
                 }
             });
         }
-        _ => writer.raw(tool.raw),
+        _ => messages_fields::write_stripped(writer, tool.raw),
     }
+}
+
+/// Whether a tool is one that only upstreams with the Messages API run.
+fn is_only_for_messages(tool: &Tool<'_>) -> bool {
+    matches!(tool.kind, ToolKind::Other(_)) && messages_fields::is_server_tool(tool)
 }
 
 /// Writes `text` unchanged; a schema in the format of Chat Completions moves up one level.

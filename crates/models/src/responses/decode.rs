@@ -1,7 +1,8 @@
 //! Decodes answers of a Responses upstream, including non-conforming ones.
 //!
-//! Messages, reasoning and calls are decoded, so that order, ids and numbers can be assigned anew; every other item is
-//! passed on whole. A whole answer is handled like the last event of a stream, so that both yield the same items.
+//! Messages, reasoning and calls are decoded, so that they get an order, ids and numbers of this server; every other
+//! item is passed on whole. A whole answer is handled like the last event of a stream, so that both yield the same
+//! items.
 
 mod deltas;
 mod final_object;

@@ -1,4 +1,4 @@
-//! What an upstream's item has beyond what we know arrives with it.
+//! Fields of an upstream's item that this version does not have are passed on with it.
 
 use proptest::prelude::*;
 
@@ -18,7 +18,7 @@ fn streaming() -> Emitter {
     emitter
 }
 
-/// What a client gets as a stream.
+/// The events that a client receives in a stream.
 fn frames(events: Vec<ModelEvent>) -> Vec<Value> {
     let mut emitter = streaming();
     events.into_iter().for_each(|event| emitter.on(event).unwrap());
@@ -29,8 +29,8 @@ fn frames(events: Vec<ModelEvent>) -> Vec<Value> {
     frames.lines().filter_map(|line| serde_json::from_str(line.strip_prefix("data: ")?).ok()).collect()
 }
 
-/// The items of a streamed response, as their ends tell them and as the response does; ids are made the same, and what we
-/// seal of reasoning is left out.
+/// The items of a streamed response, from the events that end them and from the response; ids are made equal, and the
+/// sealed form of reasoning is left out.
 fn told(events: Vec<ModelEvent>) -> (Vec<Value>, Vec<Value>) {
     let same_id = |item: &Value| {
         let mut item = item.clone();
@@ -71,7 +71,7 @@ fn with(mut object: Value, fields: serde_json::Map<String, Value>) -> Value {
     object
 }
 
-/// Items of all kinds that we take apart, each with fields of its own, as we write them.
+/// Items of all kinds that are decoded, each with fields of its own, as this program writes them.
 fn items() -> impl Strategy<Value = Vec<Value>> {
     prop::collection::vec(fields_of(value()), 8).prop_map(|fields| {
         let mut fields = fields.into_iter();

@@ -49,7 +49,7 @@ fn items_that_the_final_object_repeats_are_told_once() {
     let stream = [done(0, message("m", "Hi")), done(1, call("a", "c1")), done(2, call("b", "c2"))];
     for output in [
         json!([message("m", "Hi"), call("a", "c1"), call("b", "c2")]),
-        // Ids that were made anew, places that have moved, and both.
+        // Ids that have changed, positions that have moved, and both.
         json!([message("m9", "Hi"), call("a9", "c1"), call("b9", "c2")]),
         json!([call("a", "c1"), call("b", "c2"), message("m", "Hi")]),
         json!([call("a9", "c1"), call("b9", "c2"), message("m9", "Hi")]),

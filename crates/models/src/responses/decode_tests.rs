@@ -51,7 +51,7 @@ fn whole(value: &Value) -> Result<Vec<ModelEvent>, ModelError> {
     Ok(events)
 }
 
-/// What a client gets, with ids made the same.
+/// The response that a client receives, with ids made equal.
 fn response(events: Vec<ModelEvent>) -> Result<Value, Fault> {
     let effective = Effective { model: "m", stored: false, background: false };
     let mut emitter = Emitter::new(ResponseStart {
@@ -66,7 +66,7 @@ fn response(events: Vec<ModelEvent>) -> Result<Value, Fault> {
     emitter.conclude(1);
     let mut response: Value = serde_json::from_slice(&emitter.response()).unwrap();
     for item in response["output"].as_array_mut().unwrap() {
-        // How often the generator was asked differs; that there is an id does not.
+        // The ids of the generator differ; the test checks only that there is an id.
         assert!(item["id"].is_string(), "{item}");
         item["id"] = json!("id");
     }

@@ -5,7 +5,10 @@ use std::collections::HashMap;
 use amalgam_core::{Call, CallKind, Entry, Loss, Output, Seal};
 use amalgam_protocol::{Content, Image, Item, ItemKind, Part, PartKind, Raw, Reasoning, Role, Shape, TextKind, Writer};
 
-use crate::reasoning_seal::{FOREIGN_REASONING, Owner, reasoning_summary};
+use crate::{
+    messages_fields,
+    reasoning_seal::{FOREIGN_REASONING, Owner, reasoning_summary},
+};
 
 /// The loss for reasoning of which only a summary is known.
 const UNREADABLE: &str = "reasoning without encrypted_content cannot be sent back; its summary is sent as text";
@@ -33,6 +36,17 @@ impl Context<'_> {
 }
 
 pub(super) fn write(writer: &mut Writer, entry: &Entry<'_>, context: &mut Context<'_>) {
+    // What only the Messages API has is refused by other upstreams.
+    if let Some(stripped) = messages_fields::stripped(entry)
+        && let Ok(item) = Item::read(stripped.raw())
+        && let Some(entry) = messages_fields::with_item(entry, &item)
+    {
+        return write_entry(writer, &entry, context);
+    }
+    write_entry(writer, entry, context);
+}
+
+fn write_entry(writer: &mut Writer, entry: &Entry<'_>, context: &mut Context<'_>) {
     match entry {
         Entry::Message { role, content, item } => write_message(writer, *role, content, *item, context),
         Entry::Note(text) | Entry::Summary(text) => write_text_message(writer, Role::User, text),
@@ -41,6 +55,9 @@ pub(super) fn write(writer: &mut Writer, entry: &Entry<'_>, context: &mut Contex
         Entry::Output(output) if output.hosted => write_hosted_output(writer, output),
         Entry::Output(output) => write_output(writer, output, context),
         Entry::Reasoning(item) => write_reasoning(writer, item, context),
+        Entry::Opaque(item) if messages_fields::is_block(item) => {
+            context.lose("messages", "a block of a tool that another upstream has run is left out");
+        }
         Entry::Opaque(item) => match sealed_by_us(item, context) {
             false => writer.raw(item.raw),
             true => context.lose("input.compaction", "a sealed summary is for our own eyes"),

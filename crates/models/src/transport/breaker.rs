@@ -1,7 +1,7 @@
 //! A circuit breaker: opens after repeated failures of an upstream, and probes it with one request before it closes.
 //!
-//! Only a failure of the upstream itself counts: no connection, idle_timer, a broken answer, 5xx. A refusal shows that it
-//! is alive; a rate limit says nothing about its health.
+//! Only a failure of the upstream itself counts: no connection, a timeout, a broken answer, 5xx. A refusal shows that
+//! it is alive; a rate limit says nothing about its health.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},

@@ -7,7 +7,7 @@ use tokio::{
 
 use super::{super::client::Client, *};
 
-/// An upstream of one test: it plays its part by hand, byte for byte.
+/// An upstream of one test, which the test plays byte for byte.
 struct Server(TcpListener);
 
 impl Server {
@@ -208,7 +208,7 @@ async fn idle_connections_are_closed() {
         let mut stream = server.accept().await;
         hear(&mut stream).await;
         stream.write_all(ANSWERS[0].as_bytes()).await.unwrap();
-        // Nothing else happens in this process: the clock moves on to the moment of the close.
+        // No other task is ready, so the clock advances to the moment of the close.
         stream.read(&mut [0]).await.unwrap()
     };
     let (answer, closed) = tokio::join!(ask(&client), upstream);

@@ -1,4 +1,4 @@
-//! Reads an answer that is not 2xx: the upstream's error, without our secrets.
+//! Reads an answer that is not 2xx: the upstream's error, without secrets of this server.
 
 use std::{borrow::Cow, future::poll_fn, sync::Arc, time::Duration};
 
@@ -112,7 +112,7 @@ impl Secrets {
         })
     }
 
-    /// Removes our secrets from an error.
+    /// Removes the server's secrets from an error.
     pub(super) fn clean_error(&self, error: ModelError) -> ModelError {
         let clean = |text: Option<String>| text.map(|text| self.redact(text));
         match error {

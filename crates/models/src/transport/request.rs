@@ -64,7 +64,7 @@ impl Requests {
         added: &ExtraHeaders,
         delivery: Delivery,
         length: usize,
-        trace: Option<TraceContext>,
+        trace: Option<(TraceContext, Option<&str>)>,
     ) -> Result<Bytes, ModelError> {
         let (accept, cached) = match (delivery, &self.cached) {
             (Delivery::Stream, [cached, _]) => ("text/event-stream", cached),
@@ -82,8 +82,11 @@ impl Requests {
         };
         head.extend_from_slice(length.to_string().as_bytes());
         // Not among the cached headers: each request has its own.
-        if let Some(trace) = trace {
+        if let Some((trace, state)) = trace {
             head.extend_from_slice(format!("\r\n{}: {trace}", TraceContext::HEADER).as_bytes());
+            if let Some(state) = state {
+                head.extend_from_slice(format!("\r\n{}: {state}", TraceContext::STATE_HEADER).as_bytes());
+            }
         }
         head.extend_from_slice(b"\r\n\r\n");
         Ok(head.into())

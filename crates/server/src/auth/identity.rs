@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use amalgam_administration::keys::{KEY_OWNER, is_user};
+use amalgam_assistant::client_secret::ClientSecret;
 #[cfg(test)]
 use amalgam_core::TenantState;
 use amalgam_core::{
@@ -54,15 +55,15 @@ impl Identity {
         Self { scope, acts_for, key_id: Some(key.id.clone()), session_id: None, expires_at_ms: key.expires_at_ms }
     }
 
-    /// A key of the configuration.
-    pub(super) fn configured(tenant: &TenantRecord, rights: Rights) -> Self {
-        let scope = authenticated(tenant, CONFIGURED_OWNER.into(), rights);
+    /// A key of the configuration, with this id; a caller without a key has none.
+    pub(super) fn configured(tenant: &TenantRecord, rights: Rights, id: Option<String>) -> Self {
+        let scope = authenticated(tenant, CONFIGURED_OWNER.into(), rights).with_key(id.map(Into::into));
         Self { scope, acts_for: ActsFor::AnyUser, key_id: None, session_id: None, expires_at_ms: None }
     }
 
     /// A caller without a key, where none is needed.
     pub(super) fn open(tenant: &TenantRecord) -> Self {
-        let identity = Self::configured(tenant, Rights::USE);
+        let identity = Self::configured(tenant, Rights::USE, None);
         Self { scope: identity.scope.without_credential(), ..identity }
     }
 
@@ -136,9 +137,19 @@ impl Identity {
         }
     }
 
+    /// The scope of a caller with a browser token that this identity has issued.
+    pub(super) fn scope_of_client(&self, headers: &HeaderMap, client: &ClientSecret) -> Result<Scope, Fault> {
+        let names_another = headers.get_all(USER).iter().any(|user| user.as_bytes() != client.user.as_bytes());
+        let may_issue = self.acts_for == ActsFor::AnyUser || self.scope.user() == client.user;
+        match may_issue && !names_another {
+            true => Ok(of_client(&self.scope, client)),
+            false => Err(Fault::new(FaultKind::Forbidden, "This token belongs to one user.")),
+        }
+    }
+
     #[cfg(test)]
     pub(super) fn for_tests(tenant_id: i64, state: TenantState, rights: Rights) -> Self {
-        Self::configured(&tenant_for_tests(tenant_id, state), rights)
+        Self::configured(&tenant_for_tests(tenant_id, state), rights, None)
     }
 }
 
@@ -157,6 +168,13 @@ fn named(scope: &Scope, user: &str) -> Scope {
     let named =
         Scope::authenticated(scope.tenant_id(), user, scope.state(), scope.rights()).with_key(scope.key_id().cloned());
     if scope.has_credential() { named } else { named.without_credential() }
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is authentication")]
+fn of_client(issuer: &Scope, client: &ClientSecret) -> Scope {
+    Scope::authenticated(issuer.tenant_id(), client.user.as_str(), issuer.state(), Rights::USE)
+        .with_key(issuer.key_id().cloned())
+        .with_client(client.terms.clone())
 }
 
 #[cfg(test)]

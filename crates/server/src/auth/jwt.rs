@@ -80,7 +80,7 @@ impl Jwt {
         if expires_at_ms <= now_ms || begins_at_ms > soon_ms {
             return None;
         }
-        // The whole lifetime if the token says when it was issued, else the rest of it.
+        // The whole lifetime if the token says when it was issued, otherwise the rest of it.
         let issued_at_ms = claims.get("iat").map_or(Some(now_ms), claim_time)?;
         let begins_at_ms = issued_at_ms.min(soon_ms);
         if issued_at_ms > soon_ms

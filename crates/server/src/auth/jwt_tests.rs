@@ -274,7 +274,7 @@ async fn a_new_key_of_the_issuer_is_found_without_a_restart_and_not_looked_for_a
     assert_eq!(jwt.check(&new, NOW_MS).await.unwrap(), None, "not within a minute of the last look");
     tokio::time::advance(Duration::from_secs(60)).await;
     assert!(jwt.check(&new, NOW_MS).await.unwrap().is_some());
-    // A set that cannot be read any more leaves the one that is known.
+    // If the file cannot be read any more, the last loaded set stays.
     std::fs::write(&issuer.path, "{}").unwrap();
     tokio::time::advance(Duration::from_secs(3600)).await;
     assert!(jwt.check(&new, NOW_MS).await.unwrap().is_some());

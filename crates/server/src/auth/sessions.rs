@@ -1,4 +1,4 @@
-//! Browser sessions in the store: who opens one, what it may do, and when it has ended.
+//! Browser sessions in the store: how they are opened, their rights, and when they end.
 
 use std::net::IpAddr;
 
@@ -58,7 +58,7 @@ impl Inner {
             (Some(_), _) => None,
             (None, None) => Some(Identity::of_console(&tenant, session.owner.rights)),
             (None, Some(key)) => match configured(key) {
-                Some((tenant_id, rights)) => self.configured_identity(tenant_id, rights).await?,
+                Some((tenant_id, rights)) => self.configured_identity(key, tenant_id, rights).await?,
                 None => self.stored_identity(*key).await?,
             },
         };

@@ -10,6 +10,9 @@ pub(crate) fn of_path(path: &str) -> Door {
     match first {
         "v1" => match second() {
             "responses" => Door::Responses,
+            "chat" => Door::ChatCompletions,
+            "embeddings" => Door::Embeddings,
+            "messages" => Door::Messages,
             "conversations" => Door::Conversations,
             "files" => Door::Files,
             "models" => Door::Models,
@@ -22,7 +25,8 @@ pub(crate) fn of_path(path: &str) -> Door {
             _ => Door::Other,
         },
         "admin" => Door::Admin,
-        "" | "console" | "docs" | "healthz" | "llms.txt" | "metrics" | "openapi.json" | "readyz" => Door::Operations,
+        "" | "console" | "docs" | "healthz" | "llms.txt" | "metrics" | "openapi.json" | "readyz" | "widget.js"
+        | "widget.json" => Door::Operations,
         _ => Door::Other,
     }
 }
@@ -38,6 +42,8 @@ mod tests {
         }
         for (path, door) in [
             ("/v1/responses/resp_1/cancel", Door::Responses),
+            ("/v1/chat/completions/chatcmpl-1/messages", Door::ChatCompletions),
+            ("/v1/embeddings", Door::Embeddings),
             ("/api/v2/ai-agent/respond/", Door::Assistant),
             ("/api/agent/execute", Door::Execute),
             ("/metrics", Door::Operations),

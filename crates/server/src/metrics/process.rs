@@ -1,6 +1,6 @@
-//! What the system knows about this process, read when metrics are requested.
+//! What the system knows about this process and its disk, read when metrics are requested.
 
-use std::fs;
+use std::{fs, path::Path};
 
 /// Bytes of memory in use, open files and CPU time.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -35,6 +35,23 @@ impl ProcessUse {
     }
 }
 
+/// The space of a disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct DiskSpace {
+    pub(super) size_bytes: u64,
+    /// What this process may still write.
+    pub(super) free_bytes: u64,
+}
+
+impl DiskSpace {
+    /// Of the disk that a folder is on.
+    pub(super) fn read(folder: &Path) -> Option<Self> {
+        let disk = rustix::fs::statvfs(folder).ok()?;
+        let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
+        Some(Self { size_bytes: bytes(disk.f_blocks), free_bytes: bytes(disk.f_bavail) })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,5 +61,12 @@ mod tests {
         let process = ProcessUse::read();
         assert!(process.resident_bytes > 100_000 && process.virtual_bytes >= process.resident_bytes, "{process:?}");
         assert!(process.open_files >= 3, "{process:?}");
+    }
+
+    #[test]
+    fn a_disk_has_a_size_and_free_space_and_a_missing_folder_none() {
+        let disk = DiskSpace::read(Path::new("/")).unwrap();
+        assert!(disk.size_bytes > 1_000_000 && disk.free_bytes <= disk.size_bytes, "{disk:?}");
+        assert_eq!(DiskSpace::read(Path::new("/there/is/no/such/folder")), None);
     }
 }

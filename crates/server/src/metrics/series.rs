@@ -1,12 +1,13 @@
-//! What is counted for one model, upstream, tenant or tool, and metrics that are read when they are requested.
+//! The counters of one model, upstream, tenant or tool, and metrics that are read when they are requested.
 
 use std::{
     fmt,
-    sync::{PoisonError, RwLock, atomic::AtomicU64},
+    path::PathBuf,
+    sync::{Arc, PoisonError, RwLock, atomic::AtomicU64},
     time::Duration,
 };
 
-use amalgam_core::{TelemetryMeter, TelemetrySignal, store::FlushMeter};
+use amalgam_core::{TelemetryMeter, TelemetrySignal, store::StoreMeter};
 use amalgam_protocol::Usage;
 use prometheus_client::{
     collector::Collector,
@@ -21,7 +22,12 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use super::{label_values::LabelValue, process::ProcessUse};
+use super::{
+    gen_ai::{GenAiFamilies, GenAiModel},
+    label_values::LabelValue,
+    process::{DiskSpace, ProcessUse},
+};
+use amalgam_listener::{RefusalMeter, ServerTls};
 
 type CounterOfUsd = Counter<f64, AtomicU64>;
 type HistogramFamily<L> = Family<L, Histogram, fn() -> Histogram>;
@@ -133,11 +139,12 @@ impl TurnFamilies {
         families
     }
 
-    pub(super) fn of_model(&self, label: LabelValue) -> ModelSeries {
+    pub(super) fn of_model(&self, label: LabelValue, gen_ai: &Arc<GenAiFamilies>) -> ModelSeries {
         let tokens = |kind| self.tokens.get_or_create_owned(&ModelTokenLabels { model: label.clone(), kind });
         ModelSeries {
             tokens: TokenCounters::new(tokens),
             cost: self.cost.get_or_create_owned(&ModelLabels { model: label.clone() }),
+            gen_ai: GenAiModel::new(gen_ai, label.clone()),
             label,
         }
     }
@@ -213,14 +220,15 @@ impl TokenCounters {
     }
 }
 
-/// What is counted for a model.
+/// The counters of a model.
 pub(super) struct ModelSeries {
     pub(super) label: LabelValue,
     pub(super) tokens: TokenCounters,
     pub(super) cost: CounterOfUsd,
+    pub(super) gen_ai: GenAiModel,
 }
 
-/// What is counted for a tenant.
+/// The counters of a tenant.
 pub(super) struct TenantSeries {
     ended: Counter,
     failed: Counter,
@@ -235,7 +243,7 @@ impl TenantSeries {
     }
 }
 
-/// What is counted for an upstream.
+/// The counters of an upstream.
 pub(super) struct UpstreamSeries {
     pub(super) label: LabelValue,
     ok: Counter,
@@ -250,7 +258,7 @@ impl UpstreamSeries {
     }
 }
 
-/// What is counted for a tool.
+/// The counters of a tool.
 pub(super) struct ToolSeries {
     tool: LabelValue,
     seconds: Histogram,
@@ -274,11 +282,11 @@ impl ToolSeries {
     }
 }
 
-/// The flushes of the store.
+/// The flushes of the store, and the budgets that were reached there.
 #[derive(Debug)]
-pub(super) struct FlushCollector(pub(super) FlushMeter);
+pub(super) struct StoreCollector(pub(super) StoreMeter);
 
-impl Collector for FlushCollector {
+impl Collector for StoreCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let flushes = self.0.read();
         let (help, kind) =
@@ -288,11 +296,59 @@ impl Collector for FlushCollector {
         histogram.encode_histogram::<NoLabelSet>(flushes.seconds, flushes.count, &flushes.buckets, None)?;
         let help = "Writes that were committed";
         let writes = encoder.encode_descriptor("store_flushed_writes", help, None, MetricType::Counter)?;
-        ConstCounter::new(flushes.writes).encode(writes)
+        ConstCounter::new(flushes.writes).encode(writes)?;
+        let help = "Budgets that have reached a threshold, by kind of limit and per cent, in writes of this process";
+        let mut budgets = encoder.encode_descriptor("budget_reached", help, None, MetricType::Counter)?;
+        for (kind, percent, number) in self.0.budgets() {
+            let labels = [("kind", kind.singular()), ("threshold", if percent < 100 { "80" } else { "100" })];
+            ConstCounter::new(number).encode(budgets.encode_family(&labels)?)?;
+        }
+        Ok(())
     }
 }
 
-/// What was exported to a telemetry collector, and what was dropped.
+/// The connections that were refused before a request was routed.
+#[derive(Debug)]
+pub(super) struct RefusalCollector(pub(super) RefusalMeter);
+
+impl Collector for RefusalCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Connections that were refused before a request was routed, by reason";
+        let mut refused = encoder.encode_descriptor("connections_refused", help, None, MetricType::Counter)?;
+        for (reason, number) in self.0.read() {
+            ConstCounter::new(number).encode(refused.encode_family(&[("reason", reason.name())])?)?;
+        }
+        Ok(())
+    }
+}
+
+/// The certificate and the disk, if there are any.
+#[derive(Debug)]
+pub(super) struct MachineCollector {
+    pub(super) certificate: Option<ServerTls>,
+    pub(super) disk: Option<PathBuf>,
+}
+
+impl Collector for MachineCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let disk = self.disk.as_deref().and_then(DiskSpace::read);
+        let expiry = self.certificate.as_ref().map(|certificate| certificate.validity().not_after);
+        let gauges = [
+            ("certificate_expiry_seconds", "When the server's certificate expires, since 1970", expiry),
+            ("disk_free_bytes", "Free space on the disk of the store", disk.map(|disk| disk.free_bytes)),
+            ("disk_size_bytes", "Size of the disk of the store", disk.map(|disk| disk.size_bytes)),
+        ];
+        for (name, help, value) in gauges {
+            let encoder = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            if let Some(value) = value {
+                ConstGauge::new(value as f64).encode(encoder)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The numbers of records that were exported to a telemetry collector, and dropped.
 #[derive(Debug)]
 pub(super) struct TelemetryCollector(pub(super) TelemetryMeter);
 
@@ -313,7 +369,7 @@ impl Collector for TelemetryCollector {
     }
 }
 
-/// What the system knows about the process.
+/// Values that the operating system reports about the process.
 #[derive(Debug)]
 pub(super) struct ProcessCollector {
     pub(super) started_at_ms: u64,

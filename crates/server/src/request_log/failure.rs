@@ -14,7 +14,7 @@ pub(crate) struct Failure {
     pub(crate) code: Option<Cow<'static, str>>,
     /// Our own explanation.
     pub(crate) detail: Option<String>,
-    /// What an upstream said; only for `debug`.
+    /// The upstream's own message; only for `debug`.
     pub(crate) quote: Option<String>,
 }
 

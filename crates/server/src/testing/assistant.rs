@@ -3,9 +3,9 @@
 use amalgam_core::{
     AuditDraft, Scope,
     store::{
-        AgentConfig, AgentProfile, AgentStore, Course, CoursePage, CourseStore, ImportCounts, MessageRecord,
-        MetadataRecord, NewUserMessage, ProcessId, QueueEntry, SessionHistory, SessionRecord, SessionStore, Stored,
-        Ticket, Within,
+        AgentConfig, AgentProfile, AgentSession, AgentStore, CatalogueStore, Conversation, Course, CoursePage,
+        CourseStore, ImportCounts, LearnerCourse, MessageRecord, MetadataRecord, NewUserMessage, OwnedBy, ProcessId,
+        QueueEntry, SessionDeletion, SessionHistory, SessionRecord, SessionStore, Stored, ThreadStore, Ticket, Within,
     },
 };
 
@@ -105,6 +105,10 @@ impl SessionStore for Nothing {
         gives(None)
     }
 
+    fn count_client_message<'a>(&'a self, _: &'a Scope, _: u64, _: u64) -> Stored<'a, bool> {
+        gives(true)
+    }
+
     fn sessions_within<'a>(
         &'a self,
         _: Within<'a>,
@@ -137,5 +141,92 @@ impl CourseStore for Nothing {
 
     fn search_courses<'a>(&'a self, _: &'a Scope, _: &'a [String], _: u64, _: usize) -> Stored<'a, CoursePage> {
         gives(CoursePage { count: 0, courses: Vec::new() })
+    }
+}
+
+impl CatalogueStore for Nothing {
+    fn courses_within<'a>(&'a self, _: Within<'a>, _: Option<i64>, _: usize) -> Stored<'a, Vec<Course>> {
+        gives(Vec::new())
+    }
+
+    fn course_within<'a>(&'a self, _: Within<'a>, _: i64) -> Stored<'a, Option<Course>> {
+        gives(None)
+    }
+
+    fn search_courses_within<'a>(&'a self, _: Within<'a>, _: &'a [String], _: u64, _: usize) -> Stored<'a, CoursePage> {
+        gives(CoursePage { count: 0, courses: Vec::new() })
+    }
+
+    fn change_courses<'a>(
+        &'a self,
+        _: Within<'a>,
+        _: Vec<Course>,
+        _: Vec<i64>,
+        _: u64,
+        _: AuditDraft,
+    ) -> Stored<'a, Option<(ImportCounts, u64)>> {
+        gives(None)
+    }
+
+    fn learner_courses_within<'a>(
+        &'a self,
+        _: Within<'a>,
+        _: Option<&'a str>,
+        _: Option<(&'a str, i64)>,
+        _: usize,
+    ) -> Stored<'a, Vec<LearnerCourse>> {
+        gives(Vec::new())
+    }
+
+    fn change_learner_courses<'a>(
+        &'a self,
+        _: Within<'a>,
+        _: Vec<LearnerCourse>,
+        _: Vec<(String, i64)>,
+        _: AuditDraft,
+    ) -> Stored<'a, Option<u64>> {
+        gives(None)
+    }
+
+    fn delete_learner<'a>(&'a self, _: Within<'a>, _: &'a str, _: AuditDraft) -> Stored<'a, u64> {
+        gives(0)
+    }
+}
+
+impl ThreadStore for Nothing {
+    fn close_session<'a>(&'a self, _: Within<'a>, _: i64, _: u64, _: AuditDraft) -> Stored<'a, Option<bool>> {
+        gives(None)
+    }
+
+    fn delete_session_within<'a>(&'a self, _: Within<'a>, _: i64, _: AuditDraft) -> Stored<'a, SessionDeletion> {
+        gives(SessionDeletion::Missing)
+    }
+
+    fn agent_sessions_within<'a>(
+        &'a self,
+        _: Within<'a>,
+        _: Option<&'a str>,
+        _: Option<&'a str>,
+        _: usize,
+    ) -> Stored<'a, Vec<OwnedBy<AgentSession>>> {
+        gives(Vec::new())
+    }
+
+    fn agent_session_within<'a>(&'a self, _: Within<'a>, _: &'a str) -> Stored<'a, Option<OwnedBy<AgentSession>>> {
+        gives(None)
+    }
+
+    fn conversations_within<'a>(
+        &'a self,
+        _: Within<'a>,
+        _: Option<&'a str>,
+        _: Option<&'a str>,
+        _: usize,
+    ) -> Stored<'a, Vec<OwnedBy<Conversation>>> {
+        gives(Vec::new())
+    }
+
+    fn conversation_within<'a>(&'a self, _: Within<'a>, _: &'a str) -> Stored<'a, Option<OwnedBy<Conversation>>> {
+        gives(None)
     }
 }

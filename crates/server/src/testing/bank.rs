@@ -1,4 +1,4 @@
-//! A bank without tools, and a toolbox that knows none.
+//! A bank without tools, and a tool provider without tools.
 
 use amalgam_core::{
     Admin, AuditDraft, BankFault, BoxFuture, BuiltinDescription, Fault, ResolvedTool, Scope, ServerTool, ToolProvider,

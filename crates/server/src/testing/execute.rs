@@ -1,7 +1,7 @@
-//! No sessions, no modes of anybody, no files, and nothing to look up.
+//! A store without sessions, modes, files and documents.
 
 use amalgam_core::{
-    AuditDraft, BoxFuture, Fault, Retrieval, RetrievalQuery, RetrievalResult, Scope,
+    AuditDraft, BoxFuture, EmbeddedTexts, Embedder, Fault, Retrieval, RetrievalQuery, RetrievalResult, Scope,
     store::{
         AgentSession, AgentTurn, Collection, DocumentListing, DocumentRecord, ExecuteStore, FileListing, FileRecord,
         FileStore, FoundChunk, ImportCounts, KnowledgeQuery, KnowledgeStore, Mode, ModeChange, ModeStore, NewDocument,
@@ -106,7 +106,17 @@ impl Retrieval for Nothing {
     }
 }
 
+impl Embedder for Nothing {
+    fn embed<'a>(&'a self, _: &'a str, _: &'a [&'a str]) -> BoxFuture<'a, Result<EmbeddedTexts, Fault>> {
+        Box::pin(async { Ok(EmbeddedTexts { vectors: Vec::new(), call: None }) })
+    }
+}
+
 impl KnowledgeStore for Nothing {
+    fn count_calls(&self, _: amalgam_core::Operator, _: amalgam_core::TurnSummary) -> Stored<'_, ()> {
+        gives(())
+    }
+
     fn collections<'a>(&'a self, _: &'a Scope) -> Stored<'a, Vec<Collection>> {
         gives(Vec::new())
     }

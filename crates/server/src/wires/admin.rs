@@ -1,8 +1,8 @@
 //! `/admin`: tenants, keys, tools, assistants and turns, for operators and for the administrators of a tenant.
 //!
-//! Callers have a key with one of the scopes `admin` and `operator`. An administrator reaches its own tenant only and cannot
-//! learn which others exist; an operator reaches all tenants. Handlers read the request and call the services of
-//! `amalgam_administration`, which check the caller's rights and know the objects.
+//! Callers have a key with one of the scopes `admin` and `operator`. An administrator can access only its own tenant
+//! and cannot learn which others exist; an operator can access all tenants. Handlers read the request and call the
+//! services of `amalgam_administration`, which check the caller's rights and make the objects.
 
 mod approvals;
 mod audit;
@@ -10,6 +10,7 @@ pub(super) mod call;
 mod configs;
 mod console;
 mod console_oidc;
+mod courses;
 mod diagnosis;
 mod keys;
 mod knowledge;
@@ -18,7 +19,9 @@ mod modes;
 mod profiles;
 mod reload;
 mod sessions;
+mod system;
 mod tenants;
+mod threads;
 mod tools;
 mod turns;
 mod usage;
@@ -56,15 +59,49 @@ pub(super) fn routes() -> Router<CurrentApp> {
         .route("/admin/modes", get(modes::list))
         .route("/admin/modes/{name}", get(modes::retrieve).put(modes::put).delete(modes::delete))
         .route("/admin/knowledge", get(knowledge::list))
+        .route("/admin/knowledge/_search", post(knowledge::search))
         .route("/admin/knowledge/{collection}", get(knowledge::retrieve).delete(knowledge::delete))
-        .route("/admin/knowledge/{collection}/documents", get(knowledge::documents))
+        .route("/admin/knowledge/{collection}/documents", get(knowledge::documents).post(knowledge::upload))
+        .route(
+            "/admin/knowledge/{collection}/documents/{*document_id}",
+            axum::routing::delete(knowledge::delete_document),
+        )
+        .route("/admin/courses", get(courses::list))
+        .route("/admin/courses/bulk", post(courses::change))
+        .route("/admin/courses/{id}", get(courses::retrieve).put(courses::put).delete(courses::delete))
+        .route("/admin/courses/users", get(courses::list_learners).post(courses::change_learners))
+        .route("/admin/courses/users/{user}", get(courses::list_learner).delete(courses::delete_learner))
+        .route(
+            "/admin/courses/users/{user}/{id}",
+            get(courses::retrieve_learner_course)
+                .put(courses::put_learner_course)
+                .delete(courses::delete_learner_course),
+        )
         .route("/admin/sessions", get(sessions::list))
-        .route("/admin/sessions/{session_id}", get(sessions::retrieve))
+        .route("/admin/sessions/{session_id}", get(sessions::retrieve).delete(sessions::delete))
+        .route("/admin/sessions/{session_id}/close", post(sessions::close))
+        .route("/admin/agent-sessions", get(threads::list_agent_sessions))
+        .route(
+            "/admin/agent-sessions/{session_id}",
+            get(threads::retrieve_agent_session).delete(threads::delete_agent_session),
+        )
+        .route("/admin/conversations", get(threads::list_conversations))
+        .route(
+            "/admin/conversations/{conversation_id}",
+            get(threads::retrieve_conversation).delete(threads::delete_conversation),
+        )
+        .route("/admin/system", get(system::retrieve))
+        .route("/admin/configuration", get(system::configuration))
+        .route("/admin/upstreams/{name}/check", post(system::check_upstream))
         .route("/admin/diagnose", get(diagnosis::diagnose))
         .route("/admin/turns", get(turns::list))
         .route("/admin/turns/tail", get(turns::tail))
         .route("/admin/reload", post(reload::reload))
         .route("/admin/turns/{response_id}", get(turns::retrieve))
+        .route("/admin/turns/{response_id}/calls/{number}", get(turns::retrieve_call))
+        .route("/admin/turns/{response_id}/context", get(turns::context))
+        .route("/admin/turns/{response_id}/events", get(turns::events))
+        .route("/admin/overview", get(turns::overview))
         .route("/admin/usage", get(usage::report))
         .route("/admin/limits", get(limits::list))
         .route("/admin/limits/tenants/{id}", limits::routes(LimitKind::Tenant))
@@ -78,4 +115,10 @@ pub(super) fn routes() -> Router<CurrentApp> {
         .route(CONSOLE_SESSIONS, get(console::list).post(console::open))
         .route("/admin/console/sessions/{session_id}", axum::routing::delete(console::end))
         .route(OWN_CONSOLE_SESSION, axum::routing::delete(console::sign_out))
+}
+
+/// Whether a path is that of documents of a collection, which are uploaded as forms.
+pub(super) fn is_document_upload(path: &str) -> bool {
+    let collection = path.strip_prefix("/admin/knowledge/").and_then(|rest| rest.strip_suffix("/documents"));
+    collection.is_some_and(|collection| !collection.contains('/'))
 }

@@ -1,4 +1,4 @@
-//! What most handlers start from: who calls, and what the path and the query say.
+//! The parts of a request that most handlers need: the caller, the path and the query.
 
 use std::{net::IpAddr, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! What the door of conversations takes and refuses, before any store is asked.
+//! Requests that the conversations API accepts and refuses before it reads the store.
 
 use amalgam_core::TenantState;
 use http::Method;

@@ -2,7 +2,7 @@
 //! for a stateless tenant: an upload asks for storage.
 
 mod form;
-mod multipart;
+pub(super) mod multipart;
 
 use amalgam_app::idempotency::{self, ClaimOutcome};
 use amalgam_core::{

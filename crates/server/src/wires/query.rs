@@ -57,6 +57,12 @@ impl Query {
         found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
     }
 
+    /// The pairs of a parameter that is an object: `name[key]=value`.
+    pub(crate) fn pairs(&self, name: &str) -> Vec<(String, String)> {
+        let inside = |key: &str| Some(key.strip_prefix(name)?.strip_prefix('[')?.strip_suffix(']')?.to_owned());
+        self.0.iter().filter_map(|(key, value)| Some((inside(key)?, value.clone()))).collect()
+    }
+
     /// Whether a parameter is `true`.
     pub(crate) fn flag(&self, name: &'static str) -> Result<bool, Fault> {
         match self.get(name) {
@@ -200,6 +206,14 @@ mod tests {
         for bad in ["include=nonsense", "include[]=file_search_call.results&include[]=x", "include%5B0%5D=x"] {
             assert_eq!(fault_of(Query::read(bad).include()), (Some("include".to_owned()), FaultKind::Invalid));
         }
+    }
+
+    #[test]
+    fn an_object_is_given_pair_by_pair() {
+        let query = Query::read("metadata[a]=1&metadata%5Bb%20c%5D=&metadata=x&metadata[d&other[e]=2");
+        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        assert_eq!(query.pairs("metadata"), [pair("a", "1"), pair("b c", "")]);
+        assert_eq!(query.pairs("nothing"), []);
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub(super) fn render(TurnReply { head, body, replayed: is_replay }: TurnReply) -
     if is_replay { replayed(response) } else { response }
 }
 
-fn stored(status: u16, content_type: String, body: Bytes) -> Response {
+pub(super) fn stored(status: u16, content_type: String, body: Bytes) -> Response {
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
     if let Ok(content_type) = HeaderValue::try_from(content_type) {

@@ -1,11 +1,10 @@
-//! `/v1/responses` and `/v1/models`: the OpenAI-compatible wire.
+//! `/v1/responses`: the OpenAI-compatible wire.
 
 mod compact;
 mod create;
 mod input_tokens;
 mod items;
 mod list;
-mod models;
 mod resume;
 mod retrieve;
 mod websocket;
@@ -22,7 +21,7 @@ use http::header;
 use super::call::Call;
 use crate::app::CurrentApp;
 
-/// A WebSocket for a request that asks for one, else the list.
+/// Opens a WebSocket if the request asks for one, otherwise answers with the list.
 async fn list_or_open(State(app): State<CurrentApp>, request: Request) -> Response {
     if request.headers().contains_key(header::UPGRADE) {
         return websocket::open(State(app), request).await;
@@ -42,6 +41,4 @@ pub(super) fn routes() -> Router<CurrentApp> {
         .route("/v1/responses/{id}", get(retrieve::retrieve).delete(retrieve::delete))
         .route("/v1/responses/{id}/cancel", post(retrieve::cancel))
         .route("/v1/responses/{id}/input_items", get(items::list))
-        .route("/v1/models", get(models::list))
-        .route("/v1/models/{*id}", get(models::get))
 }

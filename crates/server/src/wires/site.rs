@@ -1,9 +1,10 @@
-//! What the server says about itself without a key: the home page, the documentation, `llms.txt`.
+//! Public pages of the server, which need no key: the home page, the documentation, `llms.txt`.
 
 use std::sync::Arc;
 
 use amalgam_pages::{
     ConsoleLink, DOCUMENTATION, HtmlPage, by_accept, cached_text, documentation_list, llms_text, prefers_html,
+    widget_about, widget_script,
 };
 use axum::{
     Router,
@@ -26,6 +27,10 @@ const SUMMARY: &str = "A self-hosted OpenAI Responses server and multi-tenant ag
 /// Everything below is served without a key.
 pub(super) const DOCS: &str = "/docs/";
 
+/// The script of the widget, and what is known about it.
+pub(super) const WIDGET: &str = "/widget.js";
+pub(super) const WIDGET_ABOUT: &str = "/widget.json";
+
 pub(super) fn routes(console: ConsoleLink) -> Router<CurrentApp> {
     let home = move |State(app): State<Arc<App>>, headers: HeaderMap| async move { home(&app, &headers, console) };
     Router::new()
@@ -34,6 +39,8 @@ pub(super) fn routes(console: ConsoleLink) -> Router<CurrentApp> {
         .route("/docs", get(async |headers: HeaderMap| index(&headers, "docs/")))
         .route("/docs/", get(async |headers: HeaderMap| index(&headers, "")))
         .route("/docs/{*page}", get(document))
+        .route(WIDGET, get(async |headers: HeaderMap| widget_script(&headers).map(Body::from)))
+        .route(WIDGET_ABOUT, get(async |headers: HeaderMap| widget_about(&headers, VERSION).map(Body::from)))
 }
 
 /// A page for browsers, JSON for programs.
@@ -50,6 +57,7 @@ fn home(app: &App, headers: &HeaderMap, console: ConsoleLink) -> Response {
         "openapi": "/openapi.json",
         "health": "/healthz",
         "ready": "/readyz",
+        "widget": "/widget.json",
     });
     if console == ConsoleLink::Shown {
         about["console"] = "/console/".into();

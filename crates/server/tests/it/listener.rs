@@ -44,7 +44,7 @@ struct Server {
     serving: JoinSet<DrainReport>,
     /// One permit lets one piece of `/stream` go.
     pieces: Arc<Semaphore>,
-    /// Told when a response body of `/stream` or `/endless` was dropped.
+    /// Notified when a response body of `/stream` or `/endless` was dropped.
     dropped: Arc<Notify>,
 }
 

@@ -1,4 +1,4 @@
-//! Writes as columns: one array a column, so that one statement takes many rows.
+//! Writes as columns: one array for each column, so that one statement takes many rows.
 use amalgam_core::store::ChainPosition;
 use amalgam_protocol::{Json, Status};
 use amalgam_store::rows::{self, process_bytes};
@@ -9,7 +9,7 @@ use crate::{
     job::{Job, signed},
 };
 
-/// The columns that say which response it is.
+/// The columns that identify a response.
 pub(crate) struct Key<'a> {
     pub(crate) tenant_id: i64,
     pub(crate) user: &'a str,
@@ -24,7 +24,7 @@ impl<'a> Key<'a> {
     }
 }
 
-/// The columns of an ending; empty ones for a response that runs.
+/// The columns of the end of a response; empty for a running response.
 #[derive(Default)]
 pub(super) struct EndColumns<'a> {
     pub(super) status: Option<&'static str>,
@@ -98,7 +98,7 @@ pub(super) async fn begin(client: &Client, statement: &Statement, jobs: &[&Job])
             end.status.unwrap_or(status.name())
         })
         .collect();
-    // A queued turn has no owner until a process takes or starts it; one that has ended has none any more.
+    // A queued turn has no owner until a process takes or starts it; a turn that has ended has none any more.
     let owners: Vec<Option<&[u8]>> = jobs
         .iter()
         .zip(&processes)

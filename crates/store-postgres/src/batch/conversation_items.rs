@@ -1,4 +1,4 @@
-//! What turns that end well add to their conversations.
+//! The items that turns add to their conversations when they have completed.
 
 use amalgam_protocol::{Json, Status};
 use amalgam_store::rows::{self, items_with_ids};
@@ -6,7 +6,7 @@ use tokio_postgres::Row;
 
 use crate::job::Job;
 
-/// Items that go to a conversation.
+/// Items to append to a conversation.
 pub(super) struct AppendedItems<'a> {
     pub(super) tenant_id: i64,
     pub(super) user: &'a str,
@@ -16,7 +16,7 @@ pub(super) struct AppendedItems<'a> {
 }
 
 impl<'a> AppendedItems<'a> {
-    /// What a turn adds, if it ended well enough.
+    /// The items of a turn; `None` unless it ended `completed` or `incomplete`.
     fn new(job: &'a Job, conversation: &str, input: &Json) -> Option<Self> {
         let end = job.write.end.as_ref()?;
         if !matches!(end.state.status, Status::Completed | Status::Incomplete) {

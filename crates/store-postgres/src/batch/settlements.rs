@@ -8,8 +8,8 @@ use crate::{
     job::Job,
 };
 
-/// Settles the reservations of all writes that are kept. Behind everything that other batches lock before, except for
-/// conversations, which all batches lock last.
+/// Settles the reservations of all writes that were not lost. Runs after everything that other batches lock before,
+/// except for conversations, which all batches lock last.
 pub(super) async fn settle(
     connection: &Connection,
     jobs: &[Job],

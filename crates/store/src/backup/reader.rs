@@ -14,10 +14,10 @@ use sha2::{Digest as _, Sha256};
 use super::{BackupError, BackupManifest, BackupTable, DATABASE, DIGESTS, FORMAT, FORMAT_VERSION, MANIFEST, StoreKind};
 
 const BLOCK: usize = 1 << 20;
-/// The longest description: a thousand tables fit.
+/// The size limit of a manifest, which is enough for a thousand tables.
 const MOST_TEXT: u64 = 16 << 20;
 
-/// A backup whose description was read.
+/// A backup whose manifest was read.
 #[derive(Debug)]
 pub struct BackupReader {
     path: PathBuf,
@@ -25,12 +25,12 @@ pub struct BackupReader {
     files: BTreeMap<String, InnerFile>,
 }
 
-/// Where a file is in the archive.
+/// The position of a file in the archive.
 #[derive(Debug, Clone)]
 struct InnerFile {
     offset: u64,
     bytes: u64,
-    /// What `SHA256SUMS` says; its own digest is not in it.
+    /// The digest in `SHA256SUMS`, which has none of itself.
     sha256: Option<String>,
 }
 
@@ -76,12 +76,12 @@ impl BackupReader {
         Ok(Self { path: path.to_path_buf(), manifest, files })
     }
 
-    /// Where it is.
+    /// The path of the backup.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What it is of.
+    /// The manifest.
     pub fn manifest(&self) -> &BackupManifest {
         &self.manifest
     }
@@ -96,8 +96,8 @@ impl BackupReader {
         self.files.get(name).map(|file| file.bytes)
     }
 
-    /// Reads all of it and compares digests and counts of rows. `progress` is told how many bytes were read since it was last
-    /// called.
+    /// Reads the whole backup and compares digests and counts of rows. Calls `progress` with the number of bytes read
+    /// since its last call.
     pub fn verify(&self, progress: &mut dyn FnMut(u64)) -> Result<(), BackupError> {
         let tables: BTreeMap<String, &BackupTable> = match self.manifest.store {
             StoreKind::Sqlite => BTreeMap::new(),
@@ -170,7 +170,7 @@ impl BackupReader {
 pub struct DataReader {
     reader: Take<BufReader<File>>,
     block: Vec<u8>,
-    /// Taken when the end was compared.
+    /// `None` after the end was compared.
     digest: Option<Sha256>,
     left: u64,
     expected: String,
@@ -179,7 +179,7 @@ pub struct DataReader {
 }
 
 impl DataReader {
-    /// The next bytes; nothing at the end, if they were what they should be.
+    /// Returns the next bytes; `None` at the end, if the contents match their digest.
     #[expect(clippy::should_implement_trait, reason = "it lends its own block")]
     pub fn next(&mut self) -> Result<Option<&[u8]>, BackupError> {
         let read = self.reader.read(&mut self.block).map_err(BackupError::file("read", &self.path))?;

@@ -1,4 +1,4 @@
-//! Writes a backup under a temporary name; it gets its own when it is complete and on disk.
+//! Writes a backup under a temporary name, and renames it when it is complete and on disk.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -21,15 +21,15 @@ const BLOCK: usize = 1 << 20;
 pub enum Replace {
     /// The backup is refused.
     Never,
-    /// The backup takes its place.
+    /// The backup replaces the file.
     Always,
 }
 
-/// A backup that is being written. One that is dropped before [`BackupWriter::finish`] leaves nothing behind.
+/// A backup that is being written. Dropping it before [`BackupWriter::finish`] removes its file.
 pub struct BackupWriter {
     path: PathBuf,
     partial: PathBuf,
-    /// Locked for as long as it is open.
+    /// Locked as long as it is open.
     file: File,
     archive: Builder<BufWriter<File>>,
     header: Header,
@@ -38,8 +38,8 @@ pub struct BackupWriter {
 }
 
 impl BackupWriter {
-    /// Begins the backup `path`, readable by its owner alone. What a process that was killed has left under the temporary name
-    /// is overwritten.
+    /// Begins the backup `path`, readable only by its owner. Overwrites the temporary file of a process that was
+    /// killed.
     pub fn create(path: &Path, replace: Replace) -> Result<Self, BackupError> {
         if replace == Replace::Never && path.try_exists().map_err(BackupError::file("look for", path))? {
             return Err(BackupError::Exists { path: path.to_path_buf() });
@@ -64,7 +64,7 @@ impl BackupWriter {
         })
     }
 
-    /// A name for a file that the backup is made from, beside it.
+    /// The path of a temporary file beside the backup, for its preparation.
     pub fn scratch(&self) -> PathBuf {
         with_suffix(&self.path, ".partial-db")
     }
@@ -79,7 +79,7 @@ impl BackupWriter {
         Ok(BackupEntry { writer, digest: Sha256::new(), name, partial: &self.partial, digests: &mut self.digests })
     }
 
-    /// Puts bytes into the backup.
+    /// Adds a file to the backup.
     pub fn add(&mut self, name: &str, mut data: impl Read) -> Result<(), BackupError> {
         let mut entry = self.entry(name)?;
         let mut block = vec![0; BLOCK];
@@ -92,7 +92,7 @@ impl BackupWriter {
         }
     }
 
-    /// Writes the description and the digests, flushes the file, and gives it its name. How large it is.
+    /// Writes the manifest and the digests, flushes the file, and renames it to its final name. Returns its size.
     pub fn finish(mut self, manifest: &BackupManifest) -> Result<u64, BackupError> {
         let description = serde_json::to_vec_pretty(manifest).map_err(|error| BackupError::File {
             doing: "describe",
@@ -115,7 +115,7 @@ impl BackupWriter {
     }
 }
 
-/// A new name lasts only if the folder is flushed too.
+/// A new name is durable only after the folder was flushed.
 pub(super) fn flush_folder_of(path: &Path) -> io::Result<()> {
     File::open(folder_of(path))?.sync_all()
 }
@@ -123,13 +123,13 @@ pub(super) fn flush_folder_of(path: &Path) -> io::Result<()> {
 impl Drop for BackupWriter {
     fn drop(&mut self) {
         if !self.is_finished {
-            // There is nothing to do about a file that cannot be removed.
+            // A file that cannot be removed stays; there is no caller to report it to.
             let _ = fs::remove_file(&self.partial);
         }
     }
 }
 
-/// A file inside of a backup that is being written. It counts when it is finished.
+/// A file of a backup that is being written. Valid once it is finished.
 pub struct BackupEntry<'a> {
     writer: EntryWriter<'a>,
     digest: Sha256,
@@ -139,13 +139,13 @@ pub struct BackupEntry<'a> {
 }
 
 impl BackupEntry<'_> {
-    /// Adds bytes to it.
+    /// Appends bytes to the file.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), BackupError> {
         self.digest.update(bytes);
         self.writer.write_all(bytes).map_err(BackupError::file("write", self.partial))
     }
 
-    /// Ends it.
+    /// Finishes the file.
     pub fn finish(self) -> Result<(), BackupError> {
         self.writer.finish().map_err(BackupError::file("write", self.partial))?;
         self.digests.push((self.name, hex(&self.digest.finalize())));

@@ -1,4 +1,4 @@
-//! Writes and deletes documents: what is new, what stays, and what no engine can store.
+//! Writes and deletes documents: compares them with the stored ones, and checks that every engine can store them.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,14 +19,14 @@ use crate::{
     values::values,
 };
 
-/// Chunks with about so many bytes are written at once.
+/// Chunks are written in groups of about this many bytes.
 const BYTES_AT_ONCE: usize = 1 << 20;
-/// A document has fewer chunks: its number and their places share a number.
+/// The limit of a document's chunks: a chunk's number is made of the document's number and its place in the document.
 const MOST_CHUNKS: usize = 1 << 16;
-/// An index takes no more of a name or of a path with its source.
+/// The limit of the length of a name, and of a path with its source, so that they fit into an index.
 const MOST_NAME_BYTES: usize = 2000;
 
-/// The number of a collection, which is locked against other changes; nothing if there is none.
+/// Locks a collection against other changes and returns its number; `None` if it does not exist.
 pub(super) async fn held<C: SqlConnection>(
     connection: &C,
     tenant: TenantKey,
@@ -40,8 +40,8 @@ pub(super) async fn held<C: SqlConnection>(
     }
 }
 
-/// The number of a collection, which exists from now on, is locked against other changes, and has embeddings of this
-/// model and no other.
+/// Locks a collection against other changes, creates it if it does not exist, and removes embeddings of other models.
+/// Returns its number.
 pub(super) async fn hold<C: SqlConnection>(
     connection: &C,
     tenant: TenantKey,
@@ -68,7 +68,7 @@ pub(super) async fn hold<C: SqlConnection>(
     Ok(number)
 }
 
-/// Where documents are written or deleted: inside a transaction that holds the collection.
+/// Writes and deletes documents, inside a transaction that has locked the collection.
 pub(super) struct DocumentWriter<'a, C> {
     pub(super) connection: &'a C,
     pub(super) tenant: TenantKey,
@@ -95,7 +95,7 @@ impl<'a, C: SqlConnection> DocumentWriter<'a, C> {
         Ok(tally.imported)
     }
 
-    /// Documents that exist, by their paths.
+    /// The stored documents, by their paths.
     pub(super) async fn known(
         &self,
         paths: impl Iterator<Item = &str>,
@@ -185,7 +185,7 @@ impl<'a, C: SqlConnection> DocumentWriter<'a, C> {
     }
 }
 
-/// PostgreSQL has no text with the character of number 0, so nothing has such a name.
+/// PostgreSQL cannot store U+0000 in text, so no stored name contains it.
 pub(super) fn is_name(text: &str) -> bool {
     !text.contains('\0')
 }
@@ -194,7 +194,7 @@ pub(super) fn signed(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// Refuses what no engine can keep.
+/// Refuses input that an engine could not store.
 pub(super) fn check(collection: &str, source: &str, documents: &[NewDocument]) -> Result<(), StoreError> {
     let broken = |what: &str| Err(StoreError::Broken(what.to_owned()));
     let odd = |text: &str| !is_name(text) || text.len() > MOST_NAME_BYTES;
@@ -212,7 +212,7 @@ pub(super) fn check(collection: &str, source: &str, documents: &[NewDocument]) -
     Ok(())
 }
 
-/// A document that exists, as far as it matters for one that is to take its place.
+/// The facts about an existing document that matter when a new one replaces it.
 #[derive(Debug, Clone)]
 pub(super) struct KnownDocument {
     pub(super) number: i64,
@@ -223,7 +223,8 @@ pub(super) struct KnownDocument {
 }
 
 impl KnownDocument {
-    /// Whether a document is the same in every way. One with embeddings is not: it is not known which ones are there.
+    /// Whether the document would be unchanged. One with embeddings counts as changed: the stored ones are not
+    /// compared.
     fn is(&self, document: &NewDocument) -> bool {
         self.digest == document.digest
             && self.language == document.language
@@ -236,13 +237,13 @@ impl KnownDocument {
 #[derive(Debug, Default)]
 struct ImportTally {
     imported: ImportCounts,
-    /// How many more documents and chunks there are.
+    /// The changes of the numbers of documents and chunks.
     documents: i64,
     chunks: i64,
 }
 
 impl ImportTally {
-    /// Counts a document; whether it has to be written.
+    /// Counts a document. Returns whether it has to be written.
     fn takes(&mut self, known: Option<&KnownDocument>, document: &NewDocument) -> bool {
         match known {
             Some(known) if known.is(document) => {
@@ -263,7 +264,7 @@ impl ImportTally {
     }
 }
 
-/// Of documents with the same path the last one, in the order of paths.
+/// The last of the documents with the same path, sorted by path.
 fn last_of_each(documents: &[NewDocument]) -> Vec<&NewDocument> {
     let mut last: BTreeMap<&str, &NewDocument> = BTreeMap::new();
     for document in documents {

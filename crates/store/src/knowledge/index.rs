@@ -1,11 +1,11 @@
-//! The words that the index has for a chunk, and the counts that are stored beside it.
+//! The words that the full-text index has for a chunk, and the counts that are stored beside it.
 //!
-//! In the index a chunk has its words and the values that conditions may ask for. The weight of a word in a chunk is part of
-//! the index too: a word with more weight is there again, once for each step of [`STEPS`]. So the chunks in which a frequent
-//! word has most weight are found without reading all that have it. One of [`SAMPLED`] chunks is indexed a second time under
-//! words of its own, which show how frequent a word is.
+//! The index has the words of a chunk, and the values that conditions may test. It also has the weights of the words: a
+//! word with more weight is in the index again, once for each step of [`STEPS`]. So a query finds the chunks in which a
+//! frequent word has most weight without reading all chunks that have it. One of [`SAMPLED`] chunks is indexed a second
+//! time under words of its own, which show how frequent a word is.
 //!
-//! Every word begins with [`TENANT`], in whose place the engine puts the number of the tenant.
+//! Every word begins with [`TENANT`], which the engine replaces by the number of the tenant.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -14,35 +14,36 @@ use amalgam_knowledge::Facts;
 
 use super::question::IndexSyntax;
 
-/// Stands for the number of the tenant. No word has it.
+/// The placeholder for the number of the tenant. No word contains it.
 pub(super) const TENANT: char = '#';
 
-/// The weights of a word in a chunk from which on the index has it once more.
+/// The index has a word once more for each of these weights that it reaches in a chunk.
 pub(super) const STEPS: [f64; 3] = [1.2, 1.5, 1.75];
-/// The weight of a word that the index has once, twice, and so on; about the middle of each step.
+/// The estimated weight of a word that the index has once, twice, and so on: about the middle of each step.
 pub(super) const WORTH: [f64; 4] = [0.95, 1.35, 1.62, 1.85];
-/// One of so many chunks is a sample.
+/// One chunk of this many is a sample.
 pub(super) const SAMPLED: u64 = 1024;
 
-/// The longest word that is kept, in bytes: the longest one that is made, in the widest characters.
+/// The longest word in the index, in bytes: the longest one that chunking produces, in the widest characters.
 const LONGEST: usize = 256;
-/// No chunk has more words in the index, in bytes. PostgreSQL takes 1 MB of them.
+/// The words of a chunk in the index have at most this many bytes. PostgreSQL accepts 1 MB.
 const MOST_BYTES: usize = 1 << 18;
 
-/// Repetition says less and less (k1), and a long chunk has every word more often (b): BM25 as it is used everywhere.
+/// The parameters k1 and b of BM25, with their usual values: repetition adds less and less weight, and long chunks have
+/// all words more often.
 const SATURATION: f64 = 1.2;
 const LENGTH_COUNTS: f64 = 0.75;
-/// Words of a chunk of medium length. A fixed number: new documents do not change the weight of a chunk.
+/// The number of words in a chunk of medium length. Fixed, so that new documents do not change the weight of a chunk.
 const MIDDLING: f64 = 200.0;
 
-/// The weight of a word that is so often in a chunk of so many words.
+/// The weight of a word that occurs `count` times in a chunk of `length` words.
 pub(super) fn impact(count: u32, length: u32) -> f64 {
     let (count, length) = (f64::from(count), f64::from(length));
     let norm = SATURATION * (1.0 - LENGTH_COUNTS + LENGTH_COUNTS * length / MIDDLING);
     count * (SATURATION + 1.0) / (count + norm)
 }
 
-/// The number of the first chunk of a document, and of the last one that it could have.
+/// The numbers of a document's first chunk and of the last one that it could have.
 pub(super) fn numbers_of(document: i64) -> (i64, i64) {
     (document << 16, (document << 16) | 0xffff)
 }
@@ -66,7 +67,7 @@ pub(super) fn is_word(word: &str) -> bool {
 pub(super) struct IndexedChunk {
     /// The words of the index, with spaces between.
     pub(super) words: String,
-    /// How often it has which word: [`Terms`].
+    /// How often the chunk has each word: [`Terms`].
     pub(super) terms: Vec<u8>,
 }
 
@@ -158,16 +159,16 @@ pub(super) fn belongs_to(collection: i64) -> String {
     format!("{TENANT}=c{collection}")
 }
 
-/// The word of all chunks of documents that have this value under this key, whatever the case of the key: as
-/// [`Facts::value`] has it.
+/// The index word for all documents that have this value under this key, in any case of the key: as [`Facts::value`]
+/// returns it.
 pub(super) fn has(key: &str, value: &str) -> String {
     let hash = hash(hash(hash(SEED, key.to_ascii_lowercase().as_bytes()), &[0]), value.as_bytes());
     format!("{TENANT}={hash:016x}")
 }
 
-/// The words of what conditions may ask for: for each key the value that counts.
+/// The index words for conditions: for each key the value that conditions are compared with.
 fn attribute_words(document: &NewDocument) -> impl Iterator<Item = String> {
-    // Which collection a document is in has a word of its own.
+    // The collection of a document has an index word of its own.
     let facts =
         Facts { collection: "", path: &document.path, language: &document.language, attributes: &document.attributes };
     let mut keys = vec!["path", "language"];
@@ -179,7 +180,7 @@ fn attribute_words(document: &NewDocument) -> impl Iterator<Item = String> {
     keys.into_iter().filter_map(move |key| Some(has(key, facts.value(key)?)))
 }
 
-/// Drawn by what never changes, so that the same documents make the same samples.
+/// A hash of what never changes about a chunk decides, so that the same documents have the same samples.
 fn is_sample(path: &str, place: usize) -> bool {
     let hash = hash(hash(SEED, path.as_bytes()), &place.to_le_bytes());
     (hash ^ (hash >> 32)).is_multiple_of(SAMPLED)
@@ -187,14 +188,14 @@ fn is_sample(path: &str, place: usize) -> bool {
 
 const SEED: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// FNV-1a. Kept in databases: it may not change.
+/// FNV-1a. Its values are stored in databases, so it must not change.
 fn hash(seed: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(seed, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// How often a chunk has which word, as it is stored: the number of its words, and for each word four bytes of its
-/// hash and one of its count, in the order of the hashes. Two words of one chunk with the same hash are practically never
-/// asked for together, and would only be worth what one of them is.
+/// How often a chunk has each word, as stored: the number of its words, and for each word four bytes of its hash and
+/// one of its count, sorted by hash. If two words of a chunk have the same hash, a search counts both as one of them;
+/// that is rare and costs only rank.
 pub(super) struct Terms<'a>(&'a [u8]);
 
 impl<'a> Terms<'a> {
@@ -215,7 +216,7 @@ impl<'a> Terms<'a> {
         bytes
     }
 
-    /// The weight of a word in the chunk; nothing if it does not have it.
+    /// The weight of a word in the chunk; `None` if the chunk does not have it.
     pub(super) fn impact_of(&self, hash: u32) -> Option<f64> {
         let (length, terms) = self.0.split_first_chunk::<4>()?;
         let (terms, _) = terms.as_chunks::<5>();
@@ -225,7 +226,7 @@ impl<'a> Terms<'a> {
     }
 }
 
-/// A word as terms have it.
+/// The hash of a word in [`Terms`].
 #[expect(clippy::cast_possible_truncation, reason = "half of a hash")]
 pub(super) fn short(word: &str) -> u32 {
     let hash = hash(SEED, word.as_bytes());

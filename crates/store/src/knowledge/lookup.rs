@@ -1,4 +1,4 @@
-//! Runs a search: asks the engine what [`Search`] wants to know.
+//! Runs a search: sends the queries of [`Search`] to the engine.
 
 use std::{borrow::Cow, collections::HashMap};
 

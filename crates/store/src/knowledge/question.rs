@@ -1,18 +1,18 @@
-//! What an index is asked, in its own language: a word, and what conditions say about the chunks that have it.
+//! Queries of the full-text index in an engine's syntax: a word, and the conditions on the chunks that have it.
 
 use amalgam_core::{ComparisonOperator, Condition};
 
 use super::index::{belongs_to, has};
 
-/// With more values a condition is not asked of the index.
+/// A condition with more values is not part of the query.
 const MOST_VALUES: usize = 64;
 
-/// What the index is asked: which chunks have the word, so many of them.
+/// A query of the full-text index: the chunks that have a word.
 #[derive(Debug, Clone)]
 pub struct Question {
-    /// What it looks for.
+    /// The query in the engine's syntax.
     pub text: String,
-    /// So many chunks at most.
+    /// The number of chunks, at most.
     pub most: u64,
 }
 
@@ -28,7 +28,7 @@ pub enum IndexSyntax {
 impl IndexSyntax {
     /// Chunks that have a word.
     pub(super) fn quoted(self, word: &str) -> String {
-        // Nothing in a word can end its quotes.
+        // A word contains no character that would end the quotes.
         match self {
             Self::Fts5 => format!("\"{word}\""),
             Self::TsQuery => format!("'{word}'"),
@@ -56,17 +56,17 @@ impl IndexSyntax {
     }
 }
 
-/// What the index is asked besides the words.
+/// The conditions of a query of the index, besides the word.
 #[derive(Debug, Default)]
 pub(super) struct Filter {
-    /// One of each group.
+    /// A chunk must have at least one word of each group.
     any_of: Vec<Vec<String>>,
     none_of: Vec<String>,
 }
 
 impl Filter {
-    /// The filter, and whether it says all that is asked. `collections` are the numbers of those that are searched in, unless
-    /// that is all of them.
+    /// Returns the filter, and whether it covers all conditions. `collections` are the numbers of the searched
+    /// collections; `None` for all of them.
     pub(super) fn new(collections: Option<&[i64]>, conditions: &[&Condition<'_>]) -> (Self, bool) {
         let (mut filter, mut known) = (Self::default(), true);
         match collections {
@@ -88,7 +88,7 @@ impl Filter {
                 _ => known = false,
             }
         }
-        // The longest group last: it is cheapest to ask of what is left.
+        // The longest group last: the index tests it only on the chunks that pass the others.
         filter.any_of.sort_by_key(Vec::len);
         (filter, known)
     }

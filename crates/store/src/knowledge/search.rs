@@ -1,13 +1,14 @@
-//! One search, step by step. It returns what to ask the index and takes the answers; it never waits.
+//! One search, step by step. It returns the queries of the index and takes their results; it does no I/O.
 //!
-//! A word that is in hundreds of thousands of chunks must not cost more than one that is in ten. So it is first estimated how
-//! frequent the words are, from samples. Of rare words all chunks are read; of frequent words only the chunks in which they
-//! have most weight; of a word that is in most chunks only if nothing else is asked. The best of what was read are then ranked
-//! exactly, by all words, with BM25. What a tenant has is all that counts: numbers of chunks, frequencies, samples.
+//! A word that is in hundreds of thousands of chunks must not cost more than one that is in ten. Therefore samples
+//! first give an estimate of how frequent the words are. Of rare words all chunks are read; of frequent words only the
+//! chunks in which they have most weight; of a word that is in most chunks only if the search has no other words. The
+//! best of the chunks that were read are then ranked exactly, by all words, with BM25. All numbers are those of the
+//! tenant: chunks, frequencies, samples.
 
 use std::collections::{HashMap, HashSet};
 
-use amalgam_core::store::{FoundChunk, KnowledgeQuery};
+use amalgam_core::store::{ChunkRanking, FoundChunk, KnowledgeQuery};
 use amalgam_knowledge::{Facts, MAX_QUESTION_WORDS};
 
 use super::{
@@ -15,31 +16,33 @@ use super::{
     question::{Filter, IndexSyntax, Question},
 };
 
-/// So many words are looked for: the rarest of those that are asked.
+/// The number of words that are searched, at most: the rarest of the query.
 const MOST_WORDS: usize = 24;
-/// About so many entries of the index are read for words that are read whole.
+/// The approximate number of index entries that are read for words of which all chunks are read.
 const READ: u64 = 6144;
-/// Of frequent words so many chunks are read together, those with most weight, and of so many frequent words.
+/// The number of chunks that are read for all frequent words together, those with most weight; and the number of
+/// frequent words that are read.
 const CHAMPIONS: u64 = 6144;
 const MOST_CHAMPIONS: usize = 8;
-/// An engine may have to walk through all entries of a word to hand out a few. No word with more entries is asked for, and
-/// frequent words together have no more: of more frequent ones samples are read.
+/// An engine may have to read all entries of a word to return a few. No word with more entries than this is read, and
+/// frequent words have no more together: of words with more entries only samples are read.
 const WALKED: u64 = 65_536;
-/// So many samples are counted; fewer of many words, of which only the rarest matter.
+/// The number of samples that are counted; fewer for a search with many words, of which only the rarest matter.
 const MOST_SAMPLES: u64 = 2048;
 const FEW_SAMPLES: u64 = 64;
-/// Of a word that no sample has so many chunks are counted; it is taken to be in so many where they are not.
+/// The number of chunks that are counted for a word that no sample has, and the estimate for a word that is not
+/// counted.
 const COUNTED: u64 = 1024;
 const SOME: f64 = 256.0;
-/// With more words than these, each is looked up in less detail.
+/// With more words than this, fewer entries are read for each word.
 const FEW_WORDS: usize = 16;
-/// So many chunks are ranked exactly; also the most that can be found.
+/// The number of chunks that are ranked exactly, and so the limit of the results.
 const RANKED: usize = 384;
-/// Of so many documents is looked up whether conditions hold that the index does not know about, so many at a time.
+/// The number of documents that are checked for conditions that the index does not cover, in all and at once.
 const CHECKED: usize = 4096;
 const CHECKED_AT_ONCE: usize = 512;
 
-/// A collection of the tenant that searches.
+/// A collection of the tenant.
 #[derive(Debug, Clone)]
 pub(super) struct SearchedCollection {
     pub(super) number: i64,
@@ -47,7 +50,7 @@ pub(super) struct SearchedCollection {
     pub(super) chunks: u64,
 }
 
-/// What is known about a document.
+/// The facts about a document.
 #[derive(Debug, Clone)]
 pub(super) struct DocumentFacts {
     pub(super) number: i64,
@@ -80,21 +83,21 @@ pub(super) struct ChunkContent {
 pub(super) struct Search<'a> {
     syntax: IndexSyntax,
     query: &'a KnowledgeQuery<'a>,
-    /// Those that are searched in, by number.
+    /// The searched collections, by number.
     collections: HashMap<i64, &'a str>,
     filter: Filter,
-    /// Whether documents have to be looked at, because the index does not know all of what is asked.
+    /// Whether documents have to be checked, because the index does not cover all conditions.
     looks: bool,
-    /// Chunks of the tenant.
+    /// The number of the tenant's chunks.
     total: f64,
-    /// About so many chunks pass the filter.
+    /// The estimated number of chunks that pass the filter.
     passing: u64,
     words: Vec<Word<'a>>,
-    /// Whether there are many of them.
+    /// Whether the search has many words.
     many: bool,
     reads: Vec<Read>,
     scores: HashMap<i64, f64>,
-    /// Chunks, the best first, of which it is not known whether they are admitted; those behind are looked at first.
+    /// Chunks that were not checked against the conditions yet. The best one is last and checked first.
     unchecked: Vec<i64>,
     admitted: Vec<i64>,
     checked: HashMap<i64, bool>,
@@ -102,10 +105,10 @@ pub(super) struct Search<'a> {
 
 struct Word<'a> {
     text: &'a str,
-    /// How many samples have it; for each step how many it says so much about.
+    /// The number of samples that have the word, and the number that have it with the weight of each step.
     samples: u64,
     strong: [u64; STEPS.len()],
-    /// In how many chunks it is, as far as is known.
+    /// The number of chunks that have the word, as far as it was counted or estimated.
     frequency: f64,
 }
 
@@ -114,7 +117,7 @@ impl Word<'_> {
         self.samples * SAMPLED
     }
 
-    /// Whether it may be that not all of its chunks can be read.
+    /// Whether the word may be too frequent to read all its chunks.
     fn is_frequent(&self) -> bool {
         self.estimate() > READ / 4
     }
@@ -124,7 +127,7 @@ impl Word<'_> {
 struct Read {
     word: usize,
     step: usize,
-    /// The lowest step that is read of the word.
+    /// The lowest step of the word that is read.
     base: usize,
     /// Whether only samples are read.
     sampled: bool,
@@ -132,7 +135,7 @@ struct Read {
 }
 
 impl<'a> Search<'a> {
-    /// Nothing where nothing can be found. `collections` are all of the tenant's.
+    /// `None` if the search cannot find anything. `collections` are all collections of the tenant.
     pub(super) fn new(
         syntax: IndexSyntax,
         query: &'a KnowledgeQuery<'a>,
@@ -146,7 +149,7 @@ impl<'a> Search<'a> {
         let named = |collection: &&SearchedCollection| {
             query.collections.is_empty() || query.collections.contains(&collection.name)
         };
-        // Which collection a chunk is in is known without the index.
+        // The collection of a chunk has its own index word.
         let (of_collection, others): (Vec<_>, Vec<_>) =
             query.conditions.iter().partition(|condition| condition.key.eq_ignore_ascii_case("collection"));
         let admitted = |collection: &&SearchedCollection| {
@@ -180,7 +183,7 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// First: how frequent each word is among the samples, and how many samples pass the filter.
+    /// First step: returns queries for the number of samples that have each word, and that pass the filter.
     pub(super) fn samples(&self) -> Vec<Question> {
         let most = if self.many { FEW_SAMPLES } else { MOST_SAMPLES };
         let ask = |text: String| Question { text, most };
@@ -189,14 +192,15 @@ impl<'a> Search<'a> {
         words.chain(passing).collect()
     }
 
-    /// Takes the counts, and asks second: how much frequent words say about samples, and in how many chunks rare ones are.
+    /// Takes the counts. Second step: returns queries for the weights of frequent words in samples, and for the number
+    /// of chunks that have rare words.
     pub(super) fn strengths(&mut self, counts: &[u64]) -> Vec<Question> {
         for (word, samples) in self.words.iter_mut().zip(counts) {
             word.samples = *samples;
             word.frequency = if *samples == 0 { SOME } else { word.estimate() as f64 };
         }
         if let Some(samples) = counts.get(self.words.len()) {
-            // One more: a filter that no sample passes may let hundreds of chunks pass.
+            // One is added because a filter that no sample passes may let hundreds of chunks pass.
             self.passing = self.passing.min((samples + 1) * SAMPLED);
         }
         self.words.sort_by_key(|word| word.samples);
@@ -204,9 +208,9 @@ impl<'a> Search<'a> {
         self.asked_strengths().map(|(_, question)| question).collect()
     }
 
-    /// The word and what is asked about it.
+    /// The queries of the second step, each with its word.
     fn asked_strengths(&self) -> impl Iterator<Item = (usize, Question)> {
-        // Without a filter reading tells how many there are.
+        // Without a filter, reading the chunks shows how many there are.
         let counts = !self.filter.is_empty() && !self.many;
         self.words.iter().enumerate().flat_map(move |(number, word)| {
             let mut asked = Vec::new();
@@ -221,7 +225,7 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Takes the counts, and asks third: the chunks that have the words.
+    /// Takes the counts. Third step: returns queries for the chunks that have the words.
     pub(super) fn reads(&mut self, counts: &[u64]) -> Vec<Question> {
         let words: Vec<usize> = self.asked_strengths().map(|(word, _)| word).collect();
         let mut steps = vec![0; self.words.len()];
@@ -262,7 +266,7 @@ impl<'a> Search<'a> {
         let share = champions.len().max(1) as u64;
         let (most, walked) = (CHAMPIONS / share, WALKED / share);
         for number in champions {
-            // The lowest step of which not too many are left.
+            // The lowest step that leaves few enough chunks.
             let few = |samples: &u64| samples * SAMPLED <= most;
             let strong = self.words.get(number).map(|word| word.strong).unwrap_or_default();
             let base = strong.iter().position(few).map_or(STEPS.len(), |at| at + 1);
@@ -282,8 +286,8 @@ impl<'a> Search<'a> {
         self.reads.iter().map(ask).collect()
     }
 
-    /// Takes the chunks. Where that is not enough, the rarest of the words of which not all chunks were read is asked for
-    /// once more: any of its chunks, as long as there are some.
+    /// Takes the chunks. If they are too few, returns a query for any chunks of the rarest word of which not all chunks
+    /// were read.
     pub(super) fn more(&mut self, lists: &[Vec<i64>]) -> Vec<Question> {
         self.take(lists);
         self.reads.clear();
@@ -298,7 +302,7 @@ impl<'a> Search<'a> {
         self.questions()
     }
 
-    /// Takes what was asked for once more.
+    /// Takes the results of the last query.
     pub(super) fn take(&mut self, lists: &[Vec<i64>]) {
         let filtered = !self.filter.is_empty();
         for (read, list) in self.reads.iter().zip(lists) {
@@ -316,11 +320,12 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Puts what was read in its order. Behind this, documents are looked at for as long as [`Search::next_documents`] names some.
+    /// Sorts the chunks that were read. Then the caller looks up documents as long as [`Search::next_documents`]
+    /// returns some.
     pub(super) fn order(&mut self) {
         let mut all: Vec<(f64, i64)> = self.scores.drain().map(|(number, score)| (score, number)).collect();
         let best_first = |one: &(f64, i64), other: &(f64, i64)| other.0.total_cmp(&one.0).then(one.1.cmp(&other.1));
-        // Of documents that need not be looked at, no more than those that are ranked have to be in order.
+        // If no documents have to be checked, only the chunks that will be ranked have to be sorted.
         if !self.looks && all.len() > RANKED {
             all.select_nth_unstable_by(RANKED, best_first);
             all.truncate(RANKED);
@@ -333,7 +338,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Documents that have to be looked at next; none when it is known enough.
+    /// The documents that have to be checked next; empty if enough chunks were admitted.
     pub(super) fn next_documents(&mut self) -> Vec<i64> {
         let mut documents = Vec::new();
         while self.admitted.len() < RANKED && self.checked.len() + documents.len() < CHECKED {
@@ -342,7 +347,7 @@ impl<'a> Search<'a> {
             match self.checked.get(&document) {
                 Some(true) => self.admitted.push(number),
                 Some(false) => {}
-                // The same document may be named twice, a chunk after the other.
+                // Consecutive chunks may be of the same document.
                 None if documents.len() == CHECKED_AT_ONCE => break,
                 None => {
                     if documents.last() != Some(&document) {
@@ -356,7 +361,8 @@ impl<'a> Search<'a> {
         documents
     }
 
-    /// Takes what is known about documents; one that is gone is not admitted.
+    /// Records which documents satisfy the conditions. A missing document was deleted meanwhile; its chunks are not
+    /// admitted.
     pub(super) fn judge(&mut self, asked: &[i64], documents: &[DocumentFacts]) {
         self.checked.extend(asked.iter().map(|document| (*document, false)));
         for document in documents {
@@ -371,7 +377,7 @@ impl<'a> Search<'a> {
         self.admitted.get(..RANKED).unwrap_or(&self.admitted)
     }
 
-    /// The best of them, in their order: by score, path and line.
+    /// Returns the best of the candidates, sorted by score, path and line.
     pub(super) fn pick(&self, candidates: Vec<RankedChunk>) -> Vec<(f64, RankedChunk)> {
         let words: Vec<(u32, f64)> =
             self.words.iter().map(|word| (short(word.text), rarity(word.frequency, self.total))).collect();
@@ -392,7 +398,7 @@ impl<'a> Search<'a> {
         ranked
     }
 
-    /// What was found, from the chunks that were picked and what they are made of.
+    /// The results, from the picked chunks and their contents.
     pub(super) fn found(&self, picked: Vec<(f64, RankedChunk)>, made_of: Vec<ChunkContent>) -> Vec<FoundChunk> {
         let mut made_of: HashMap<i64, ChunkContent> = made_of.into_iter().map(|one| (one.number, one)).collect();
         let found = picked.into_iter().filter_map(|(score, candidate)| {
@@ -410,6 +416,7 @@ impl<'a> Search<'a> {
                 end_line: made_of.end_line,
                 content: made_of.content,
                 score,
+                ranking: ChunkRanking { word_score: score, similarity: None },
                 embedding: made_of.embedding,
             })
         });
@@ -423,7 +430,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// How much it says that a chunk has a word that is in so many of all (idf).
+/// The inverse document frequency (idf) of a word.
 fn rarity(frequency: f64, total: f64) -> f64 {
     let frequency = frequency.clamp(1.0, total.max(1.0));
     (1.0 + (total - frequency + 0.5).max(0.0) / (frequency + 0.5)).ln()

@@ -4,7 +4,7 @@ use super::*;
 
 const MILLION: u64 = 1_000_000;
 
-/// What a search of these words asks for, when so many samples have them and are said so much about.
+/// The queries of a search if this many samples have its words, with these weights.
 fn asked(samples: &[u64], strong: [u64; STEPS.len()], limit: usize) -> (Vec<Question>, Vec<Question>) {
     let words: Vec<String> = (0..samples.len()).map(|number| format!("w{number}")).collect();
     let query = KnowledgeQuery { collections: &[], words: &words, conditions: &[], limit, embeddings: false };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use amalgam_core::{
-    Budget, Cost, HoldShare, LimitReason, LimitRecord, LimitSubject, Operator, RateLimits, UsedAmounts, hex,
+    Budget, Cost, HoldShare, LimitKind, LimitReason, LimitRecord, LimitSubject, Operator, RateLimits, UsedAmounts, hex,
     store::{HoldSettlement, LimitReservation, ReserveOutcome},
 };
 use amalgam_protocol::Json;
@@ -12,6 +12,7 @@ use sha2::{Digest as _, Sha256};
 use super::rows::{self, counter_values, lock_order};
 use crate::{
     engine::{SqlConnection, TenantKey},
+    notifications,
     rows::process_bytes,
     sql::shared_statements,
     values::values,
@@ -32,10 +33,18 @@ shared_statements! {
     OperatorSql TAKE_HOLD = "
         DELETE FROM limit_holds WHERE hold_id = $1
         RETURNING hold_id, kind, tenant_id, id, generation, turn, call, minute, tokens, period, epoch, amount";
+    OperatorSql OPERATOR_TENANTS = "
+        SELECT DISTINCT tenant_id FROM api_keys
+        WHERE ' ' || rights || ' ' LIKE '% operator %' AND revoked_at IS NULL
+            AND (expires_at IS NULL OR expires_at > $1)
+        ORDER BY tenant_id LIMIT 100";
     pub(super) OperatorSql DEAD_HOLDS = "
         SELECT DISTINCT hold_id FROM limit_holds
         WHERE NOT EXISTS (SELECT 1 FROM processes WHERE processes.id = limit_holds.process) ORDER BY hold_id LIMIT 100";
 }
+
+/// The tenant that every installation has.
+const FIRST_TENANT: i64 = 1;
 
 /// The row of a limit, locked until the transaction ends.
 pub(super) async fn locked<C: SqlConnection>(
@@ -65,7 +74,8 @@ pub(super) async fn reserve<C: SqlConnection>(
             records.push(record);
         }
     }
-    // Behind the locks: the run before this one may still have been on its way when they were asked for.
+    // After the locks are taken: the first run of a repeated transaction may have committed while this one waited for
+    // them.
     if connection.is_repeated() && connection.operator(operator, HAS_HOLD, values![hold_id]).exists().await? {
         return Ok(ReserveOutcome::Granted { held: true, rate_limits: rate_limits(&records) });
     }
@@ -111,7 +121,7 @@ fn rate_limits(records: &[LimitRecord]) -> RateLimits {
     records.iter().fold(RateLimits::default(), |tightest, record| tightest.tightest(record.rate_limits()))
 }
 
-/// Ends holds inside a transaction. A hold that is not there was settled before, and changes nothing.
+/// Settles holds inside a transaction. A missing hold was settled before, and changes nothing.
 pub async fn settle<C: SqlConnection>(connection: &C, settlements: &[HoldSettlement]) -> Result<(), C::Failure> {
     let operator = Operator::of_this_process();
     let mut settlements: Vec<&HoldSettlement> = settlements.iter().collect();
@@ -146,7 +156,7 @@ pub async fn settle<C: SqlConnection>(connection: &C, settlements: &[HoldSettlem
 /// The shares of one limit, each with what its hold has used.
 type SubjectShares = Vec<(HoldShare, Option<UsedAmounts>)>;
 
-/// Announces the threshold of a budget that was reached, and writes the counters if it does.
+/// Announces a threshold that a budget has reached, and then writes the counters. Returns whether it did.
 async fn announce<C: SqlConnection>(
     connection: &C,
     record: &mut LimitRecord,
@@ -156,10 +166,28 @@ async fn announce<C: SqlConnection>(
     let Some(budget) = record.rules.budget else { return Ok(false) };
     let Some(percent) = record.take_alert(refused) else { return Ok(false) };
     write_counters(connection, record).await?;
-    let tenant = TenantKey::of_row(Operator::of_this_process(), record.subject.tenant_id);
+    connection.notify_here(notifications::budget_reached(&record.subject, percent));
     let (id, data) = (event_id(record, percent), event_data(record, budget, percent));
-    webhooks::enqueue_budget_event(connection, tenant, &id, &data, now_ms).await?;
+    for tenant_id in informed_tenants(connection, &record.subject, now_ms).await? {
+        let tenant = TenantKey::of_row(Operator::of_this_process(), tenant_id);
+        webhooks::enqueue_budget_event(connection, tenant, &id, &data, now_ms).await?;
+    }
     Ok(true)
+}
+
+/// The tenants whose webhook endpoints are told about a budget: its own. The budget of a model is the operator's, so the tenants
+/// with an operator's key are told, or the first tenant if no key in the store is one.
+async fn informed_tenants<C: SqlConnection>(
+    connection: &C,
+    subject: &LimitSubject,
+    now_ms: u64,
+) -> Result<Vec<i64>, C::Failure> {
+    if subject.kind != LimitKind::Model {
+        return Ok(vec![subject.tenant_id]);
+    }
+    let operators = connection.operator(Operator::of_this_process(), OPERATOR_TENANTS, values![now_ms]);
+    let tenants = operators.all(|row| row.get(0)).await?;
+    Ok(if tenants.is_empty() { vec![FIRST_TENANT] } else { tenants })
 }
 
 /// The same threshold of the same period is the same event.

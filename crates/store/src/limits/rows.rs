@@ -19,7 +19,7 @@ fn kind(name: &str) -> Result<LimitKind, StoreError> {
     LimitKind::named(name).ok_or_else(|| unknown("kind of a limit", name))
 }
 
-/// Names, one a line. An empty list is not the same as none.
+/// Names, one on each line. An empty list differs from no list.
 fn lines(names: &[String]) -> String {
     names.join("\n")
 }

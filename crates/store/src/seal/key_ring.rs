@@ -1,8 +1,8 @@
-//! The master keys of an installation: the newest seals, all of them open.
+//! The master keys of an installation: the newest one seals, and each of them opens.
 //!
-//! They come from the environment, or from a file in the data folder that is made at the first start. They never lie in
-//! a database, so a copy of one opens nothing. A file has one key a line, the newest first; one that was made before
-//! there could be several is a file with one line.
+//! They come from the environment, or from a file in the data folder that is created at the first start. They are never
+//! stored in a database, so a copy of a database opens nothing. The file has one key on each line, newest first; a file
+//! of an earlier version has a single line.
 
 use std::{
     fmt,
@@ -17,10 +17,10 @@ use crate::private_files::{self, exposed_mode};
 
 use super::master_key::{KEY_BYTES, KeyError, KeyId, MasterKey};
 
-/// More generations than an installation keeps; each one is tried on texts that do not name theirs.
+/// The limit of generations. A text that does not name its key is tried with each of them.
 pub(super) const MOST_KEYS: usize = 16;
 
-/// Anything larger is another file.
+/// A larger file is not a key file.
 const MAX_FILE_BYTES: u64 = 4096;
 
 /// One or more master keys, the newest first.
@@ -52,17 +52,17 @@ impl KeyRing {
         Self { keys: vec![MasterKey::random()] }
     }
 
-    /// Reads the keys in the file `path`, or makes the file, and its folder, with a new one.
+    /// Reads the keys in the file `path`, or creates the file, and its folder, with a new key.
     ///
-    /// A file that others may read is refused rather than mended: other users may have read it, and a
-    /// person has to decide whether the key is still a secret. Of several processes that start at once one makes the
-    /// key and all use it; a crash leaves a whole file or none.
+    /// A file that other users may read is refused rather than repaired: they may have read it, and a person has to
+    /// decide whether the key is still a secret. If several processes start at once, one creates the key and all use
+    /// it; a crash leaves a complete file or none.
     pub fn load_or_create(path: &Path) -> Result<Self, KeyError> {
         match File::open(path) {
             Ok(file) => read(file, path),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 create(path).map_err(failed("create", path))?;
-                // Not the key just made: another process may have been quicker.
+                // Not the key that was just created: another process may have created the file first.
                 Self::load(path)
             }
             Err(error) => Err(failed("open", path)(error)),
@@ -74,9 +74,9 @@ impl KeyRing {
         read(File::open(path).map_err(failed("open", path))?, path)
     }
 
-    /// Puts a new key in front of those in the file, which is replaced as a whole.
+    /// Adds a new key before those in the file, which is replaced as a whole.
     pub fn rotate(path: &Path) -> Result<Self, KeyError> {
-        // Made first, so that there is a folder to lock: of two rotations at once, neither key may be lost.
+        // Created first, so that there is a folder to lock: of two concurrent rotations, neither key may be lost.
         Self::load_or_create(path)?;
         let (folder, draft) = draft_beside(path);
         let folder = File::open(folder).map_err(failed("lock", path))?;
@@ -88,7 +88,7 @@ impl KeyRing {
         }
         let replaced = write_durably(&draft, ring.text().as_bytes()).and_then(|()| std::fs::rename(&draft, path));
         if let Err(error) = replaced {
-            // Whatever happened, no second copy of a key stays behind.
+            // Removed in any case, so that no second copy of a key remains.
             let _ = std::fs::remove_file(&draft);
             return Err(failed("replace", path)(error));
         }
@@ -96,7 +96,7 @@ impl KeyRing {
         Ok(ring)
     }
 
-    /// The names of the keys, the newest first.
+    /// The ids of the keys, newest first.
     pub fn ids(&self) -> impl Iterator<Item = KeyId> {
         self.keys.iter().map(MasterKey::id)
     }
@@ -106,7 +106,7 @@ impl KeyRing {
     }
 
     fn text(&self) -> Zeroizing<String> {
-        // Reserved at once: a buffer that grows leaves copies of the keys behind.
+        // Reserved at once: a buffer that grows would leave copies of the keys in memory.
         let mut text = Zeroizing::new(String::with_capacity(self.keys.len() * (2 * KEY_BYTES + 1)));
         self.keys.iter().for_each(|key| key.push_line(&mut text));
         text
@@ -120,7 +120,7 @@ impl fmt::Debug for KeyRing {
 }
 
 fn read(file: File, path: &Path) -> Result<KeyRing, KeyError> {
-    // Asked of the open file, so that it cannot be exchanged in between.
+    // The permissions of the open file, so that it cannot be replaced in between.
     if let Some(mode) = exposed_mode(&file.metadata().map_err(failed("inspect", path))?) {
         return Err(KeyError::Exposed { path: path.to_owned(), mode });
     }
@@ -137,17 +137,17 @@ fn failed(attempt: &'static str, path: &Path) -> impl FnOnce(io::Error) -> KeyEr
     move |source| KeyError::File { attempt, path: path.to_owned(), source }
 }
 
-/// Makes the file whole or not at all; one that is already there stays.
+/// Creates the file completely or not at all; an existing file is not changed.
 fn create(path: &Path) -> io::Result<()> {
     let (folder, draft) = draft_beside(path);
     private_files::create_folder(&folder)?;
     let ring = KeyRing { keys: vec![MasterKey::random()] };
     let written = write_durably(&draft, ring.text().as_bytes()).and_then(|()| match std::fs::hard_link(&draft, path) {
-        // A link, unlike a rename, never replaces a key that another process made meanwhile.
+        // A link, unlike a rename, never replaces a key that another process has created meanwhile.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         linked => linked,
     });
-    // Whatever happened, no second copy of a key stays behind.
+    // Removed in any case, so that no second copy of a key remains.
     let removed = std::fs::remove_file(&draft);
     written?;
     removed?;

@@ -1,4 +1,4 @@
-//! One secret of an installation, and what is made from it. Where several are kept is in `key_ring`.
+//! One master key of an installation, and the keys that are derived from it. `key_ring` has the list of them.
 
 use std::{
     fmt::{self, Write as _},
@@ -16,53 +16,53 @@ use zeroize::Zeroizing;
 
 pub(super) const KEY_BYTES: usize = 32;
 
-/// What the id of a key is made for; the id tells nothing about the key.
+/// The purpose from which the id of a key is derived; the id reveals nothing about the key.
 const ID_PURPOSE: &str = "amalgam key id";
 
 /// 256 secret bits from which every other key is derived. Wiped from memory when dropped, never printed.
 #[derive(Clone)]
 pub struct MasterKey(Zeroizing<[u8; KEY_BYTES]>);
 
-/// Why there is no master key. No variant holds any part of one.
+/// Why there is no master key. No variant contains any part of a key.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// The text is not 32 bytes in hexadecimal or base64.
     #[error("a master key is 32 bytes, written as 64 hexadecimal digits or as base64")]
     Malformed,
-    /// All bytes are alike: a placeholder was not replaced.
+    /// All bytes are equal: a placeholder was not replaced.
     #[error("the master key is one byte repeated, which is no secret; make one with `openssl rand -hex 32`")]
     Placeholder,
-    /// The same key stands twice.
+    /// The file has the same key twice.
     #[error("the same master key is given twice")]
     Repeated,
-    /// There is none, or more than are supported.
+    /// The file has no key, or more than are supported.
     #[error("there are {0} master keys; one to {most} can be used", most = super::key_ring::MOST_KEYS)]
     Count(usize),
-    /// The file holds something else.
+    /// The content is not a list of keys.
     #[error("`{}` does not hold a master key", path.display())]
     NotAKeyFile {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What is wrong with what it holds.
+        /// The error in its content.
         #[source]
         source: Box<KeyError>,
     },
-    /// Others than the owner may use the file.
+    /// Other users than the owner may access the file.
     #[error("`{}` has mode {mode:03o}, so others may have read the master key; set it to 600", path.display())]
     Exposed {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// Its permissions.
         mode: u32,
     },
-    /// The file cannot be read or made.
+    /// The file cannot be read or created.
     #[error("could not {attempt} master key `{}`", path.display())]
     File {
-        /// What was tried.
+        /// The attempted operation.
         attempt: &'static str,
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
@@ -91,12 +91,12 @@ impl MasterKey {
         Ok(Self(key))
     }
 
-    /// A new key from the system's randomness.
+    /// A new key from the system's random numbers.
     pub(super) fn random() -> Self {
         Self(Zeroizing::new(rand::random()))
     }
 
-    /// How texts name the key that they are sealed with: eight hexadecimal digits made from it.
+    /// The id of the key in sealed texts: eight hexadecimal digits that are derived from it.
     pub fn id(&self) -> KeyId {
         let derived = self.derive(ID_PURPOSE);
         KeyId(u32::from_be_bytes([derived[0], derived[1], derived[2], derived[3]]))
@@ -110,7 +110,7 @@ impl MasterKey {
         text.push('\n');
     }
 
-    /// A key for one purpose. Different purposes give keys that tell nothing about each other.
+    /// Derives a key for one purpose. Keys of different purposes reveal nothing about each other.
     pub(crate) fn derive(&self, purpose: &str) -> Zeroizing<[u8; KEY_BYTES]> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&*self.0).expect("a MAC takes a key of any length");
         mac.update(purpose.as_bytes());
@@ -118,12 +118,12 @@ impl MasterKey {
     }
 }
 
-/// The name of a master key.
+/// The id of a master key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyId(u32);
 
 impl KeyId {
-    /// Reads a name as it stands in a sealed text.
+    /// Parses the id of a key in a sealed text.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let plain = text.len() == 8 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         plain.then(|| u32::from_str_radix(text, 16).ok().map(Self))?

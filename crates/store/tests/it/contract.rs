@@ -48,6 +48,7 @@ macro_rules! contract {
                 events_come_in_order_and_in_bounded_pieces
                 a_background_response_can_be_cancelled_once
                 a_foreground_response_cannot_be_cancelled
+                every_response_can_be_ended_once
                 a_deleted_response_is_gone_with_its_events_and_calls
                 model_calls_are_kept_exactly
                 requests_that_go_on_from_others_are_told_whole
@@ -55,6 +56,7 @@ macro_rules! contract {
                 a_call_that_a_running_turn_may_build_on_stays_when_its_response_is_deleted
                 a_request_whose_beginning_is_missing_says_so
                 calls_and_words_of_a_turn_that_was_cancelled_from_outside_are_kept_once
+                settings_of_responses_are_read_alone_and_replaced_once_they_have_ended
             }
             lineage {
                 a_chain_is_told_oldest_first
@@ -153,6 +155,8 @@ macro_rules! contract {
                 a_dead_process_leaves_the_thread_usable
                 a_response_that_ended_otherwise_does_not_block
                 a_caller_that_disconnects_while_joining_the_queue_does_not_block
+                a_message_that_begins_a_session_closes_the_active_one
+                messages_of_browsers_are_counted_for_each_user_and_day
             }
             threads {
                 a_thread_is_found_again_by_user_tenant_and_profile

@@ -196,7 +196,7 @@ pub(crate) fn run(number: u32) -> ToolRun {
     }
 }
 
-/// The same, and it went well.
+/// The same call, which succeeded.
 pub(crate) fn ran(number: u32) -> ToolRun {
     let outcome = ToolOutcome { output: json(r#"{"booked":true}"#), error: None, detail: None, duration_ms: 40 };
     ToolRun { outcome: Some(outcome), ..run(number) }
@@ -245,7 +245,7 @@ pub(crate) fn tool(name: &str) -> BankTool {
     }
 }
 
-/// Writes what must be kept.
+/// Writes a step that must not be lost.
 pub(crate) async fn keep(store: &Engine, scope: &Scope, write: TurnWrite) {
     assert_eq!(store.write(scope, write.into()).await.unwrap(), WriteOutcome::Kept);
 }

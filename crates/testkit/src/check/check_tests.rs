@@ -1,4 +1,4 @@
-//! A correct stream has no violation, and each way to break it is found.
+//! A correct stream has no violation, and the checker finds each broken rule.
 
 use serde_json::{Value, json};
 
@@ -367,7 +367,7 @@ fn an_error_envelope_has_four_fields() {
 
 #[test]
 fn what_is_correct_here_is_valid_by_the_specification_too() {
-    // The citation of the fixture is a stub, which only the specification looks into.
+    // The citation of the fixture is a stub, which only the specification's schemas check.
     let found: Vec<String> = crate::spec::stream_violations(&good())
         .into_iter()
         .filter(|violation| !violation.contains("annotation"))

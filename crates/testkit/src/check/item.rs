@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::text;
 
-/// What is wrong with an output item; `place` says where it was found.
+/// The violations of an output item; `place` says where it was found.
 pub(super) fn item(place: &str, item: &Value) -> Vec<String> {
     let mut violations = Vec::new();
     let mut complain = |what: &str| violations.push(format!("{place}: {what}"));
@@ -76,7 +76,7 @@ pub(super) fn item(place: &str, item: &Value) -> Vec<String> {
     violations
 }
 
-/// What is wrong with a content part of an output message.
+/// The violations of a content part of an output message.
 pub(super) fn part_problems(part: &Value) -> Vec<String> {
     let mut problems = Vec::new();
     match text(part, "type") {

@@ -48,7 +48,7 @@ const NULLABLE: [&str; 11] = [
 
 const STATUSES: [&str; 6] = ["queued", "in_progress", "completed", "failed", "incomplete", "cancelled"];
 
-/// What is wrong with a response object, alone or inside an event.
+/// The violations of a response object, alone or inside an event.
 pub fn response(response: &Value) -> Vec<String> {
     let Some(object) = response.as_object() else { return vec![format!("the response is not an object: {response}")] };
     let mut violations = Vec::new();
@@ -64,7 +64,7 @@ pub fn response(response: &Value) -> Vec<String> {
             violations.push(format!("`{key}` is missing"));
         }
     }
-    // The rules below speak of values; a missing key was reported above.
+    // The rules below check values; a missing key was reported above.
     if !violations.is_empty() {
         return violations;
     }

@@ -1,7 +1,7 @@
 //! Rules for the events of one streamed response: numbering, order, ids, indices, and text that adds up.
 //!
-//! The checker replays the stream. It knows which items and parts are open and what their deltas add up to, and
-//! compares that with what the closing events and the final response claim.
+//! The checker replays the stream. It records which items and parts are open and the text of their deltas, and compares
+//! that with the closing events and the final response.
 
 use serde_json::Value;
 
@@ -9,10 +9,10 @@ use super::item::{item as item_problems, part_problems};
 use super::response::response as response_problems;
 use super::text;
 
-/// What an item gets by later events.
+/// The fields of an item that later events fill.
 const FILLED_LATER: [&str; 4] = ["content", "arguments", "input", "summary"];
 
-/// Families of events that published clients know beside the ones that are checked in detail.
+/// Families of events that published clients accept besides those that are checked in detail.
 const OTHER_FAMILIES: [&str; 7] = [
     "response.mcp_call",
     "response.mcp_list_tools",
@@ -23,7 +23,7 @@ const OTHER_FAMILIES: [&str; 7] = [
     "response.shell_call",
 ];
 
-/// What is wrong with the events of a stream, in order; `[DONE]` is not among them.
+/// The violations of the events of a stream, in order; `[DONE]` is not among them.
 pub fn stream(events: &[Value]) -> Vec<String> {
     let mut replay = Replay::default();
     for (index, event) in events.iter().enumerate() {
@@ -79,7 +79,7 @@ struct Part {
     done: bool,
 }
 
-/// Text that arrives in deltas and is then said once more in full.
+/// Text that arrives in deltas and is repeated in full at its end.
 #[derive(Default)]
 struct Text {
     so_far: String,
@@ -212,11 +212,11 @@ impl Replay {
         }
         let output = response["output"].as_array().cloned().unwrap_or_default();
         if kind == "response.failed" {
-            // openai-node's helper takes a failure that no `error` announced for an empty success.
+            // openai-node's helper treats a failure without a preceding `error` as an empty success.
             if !self.error_was_last {
                 self.complain("no error event comes right before it");
             }
-            // What was under way when it failed may be left out, or shown as far as it came.
+            // Items that were open when the response failed may be left out, or be incomplete.
             for value in &output {
                 let known = self.items.iter().find(|item| item.id == text(value, "id"));
                 match known {
@@ -267,7 +267,7 @@ impl Replay {
             self.complain(format!("the item starts as {}", item["status"]));
         }
         let empty = |key: &str| item.get(key).is_none_or(|value| value == "" || value == &Value::Array(Vec::new()));
-        // A question has no events of its own that could fill it.
+        // An approval request has no events of its own that could fill it.
         let filled_later = if text(item, "type") == "mcp_approval_request" { [].as_slice() } else { &FILLED_LATER };
         let not_empty = filled_later.iter().copied().filter(|key| !empty(key));
         for key in not_empty.collect::<Vec<_>>() {
@@ -307,7 +307,7 @@ impl Replay {
         self.items[index] = item;
     }
 
-    /// Everything that happens inside an item.
+    /// Checks an event inside an item.
     fn item_event(&mut self, kind: &str, event: &Value) -> Result<(), String> {
         let known = OTHER_FAMILIES.iter().any(|family| kind.starts_with(family));
         let index = event["output_index"].as_u64().ok_or(match known || kind.starts_with("response.") {
@@ -373,7 +373,7 @@ impl Item {
         }
     }
 
-    /// Compares the closing item with what the events said about it.
+    /// Compares the closing item with the events before it.
     fn closing(&self, value: &Value) -> Vec<Result<(), String>> {
         let mut results = Vec::new();
         for (key, parts) in [("content", &self.parts), ("summary", &self.summary)] {

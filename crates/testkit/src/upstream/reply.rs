@@ -1,7 +1,7 @@
-//! What the scripted upstream answers: status, headers, and a script of steps.
+//! Replies of the scripted upstream: status, headers, and a script of steps.
 //!
-//! A `Reply` is plain data. Flags such as `crlf` or `split` apply to the whole script when it is rendered, so the
-//! order in which a test writes them does not matter. Playing the steps over a socket is the business of `wire`.
+//! A `Reply` is plain data. Flags such as `crlf` or `split` apply to the whole script when it is rendered, so the order
+//! in which a test sets them does not matter. `wire` sends the steps over a socket.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ pub(super) enum Payload {
     Frame { event: Option<String>, data: String },
 }
 
-/// A point where a script waits until the test lets it go on.
+/// A point where a script waits until the test opens it.
 #[derive(Clone, Debug)]
 pub struct Gate(watch::Sender<bool>);
 
@@ -67,13 +67,13 @@ impl Gate {
         Self(watch::Sender::new(false))
     }
 
-    /// Lets every script that waits at this gate go on, now and later.
+    /// Releases every script that waits at this gate, now and later.
     pub fn open(&self) {
         self.0.send_replace(true);
     }
 
     pub(super) async fn wait(&self) {
-        // The sender lives in `self`, so the channel cannot close while we wait.
+        // The sender is a field of `self`, so the channel cannot close while this waits.
         self.0.subscribe().wait_for(|open| *open).await.expect("a gate keeps its own sender");
     }
 }
@@ -84,7 +84,7 @@ impl Default for Gate {
     }
 }
 
-/// What to answer.
+/// Constructors.
 impl Reply {
     /// A JSON body with status 200.
     pub fn json(value: Value) -> Self {
@@ -183,7 +183,7 @@ impl Reply {
     }
 }
 
-/// What the head says.
+/// Sets up the head.
 impl Reply {
     /// Sets the status.
     pub fn with_status(mut self, status: u16) -> Self {
@@ -193,7 +193,7 @@ impl Reply {
         self
     }
 
-    /// Sets a header, in place of one with the same name.
+    /// Sets a header, replacing one with the same name.
     pub fn header(mut self, name: &str, value: impl Into<String>) -> Self {
         if let Opening::Head { headers, .. } = &mut self.opening {
             headers.retain(|(present, _)| !present.eq_ignore_ascii_case(name));
@@ -220,7 +220,7 @@ impl Reply {
     }
 }
 
-/// What the body is made of.
+/// Sets up the body.
 impl Reply {
     /// Replaces the body with JSON.
     pub fn with_json(mut self, value: Value) -> Self {
@@ -252,7 +252,7 @@ impl Reply {
     }
 }
 
-/// When the pieces leave. A frame is one send: `n_frames` counts the sends before the step.
+/// Sets up the timing. A frame is one send: `n_frames` counts the sends before the step.
 impl Reply {
     /// Waits this long before the first byte of the head.
     pub fn after(mut self, delay: Duration) -> Self {
@@ -317,7 +317,7 @@ impl Reply {
         self.insert_after(n_frames, Step::Reset)
     }
 
-    /// Says nothing more after `n_frames` frames and keeps the connection open.
+    /// Sends nothing after `n_frames` frames and keeps the connection open.
     pub fn hang_after(self, n_frames: usize) -> Self {
         self.insert_after(n_frames, Step::Hang)
     }

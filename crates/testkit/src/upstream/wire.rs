@@ -1,7 +1,7 @@
-//! HTTP/1.1 by hand: reads requests off a socket and plays scripts onto it.
+//! HTTP/1.1 by hand: reads requests from a socket and sends the scripted replies.
 //!
-//! A library would refuse to misbehave; here a body may be cut, split inside a character or never end. While a script
-//! plays, the socket is also read, so that a peer who leaves is noticed at once.
+//! A library would prevent errors; here a body may be cut, split inside a character or never end. While a script runs,
+//! the socket is also read, so that a disconnect is noticed at once.
 
 use std::io;
 
@@ -13,7 +13,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use super::reply::{Framing, Opening, Reply, Step};
 use super::{ReplyEnding, Request};
 
-/// The reading half of a connection with what arrived and was not consumed yet.
+/// The reading half of a connection, with the received bytes that were not consumed yet.
 pub(super) struct Incoming {
     socket: OwnedReadHalf,
     buffer: BytesMut,
@@ -41,7 +41,7 @@ impl Incoming {
         Ok(Some(Request { method, path, headers, body }))
     }
 
-    /// Returns when the peer closes; what it sends meanwhile waits for the next request.
+    /// Returns when the peer closes; bytes that it sends meanwhile are kept for the next request.
     pub(super) async fn closed(&mut self) {
         while let Ok(1..) = self.more().await {}
     }
@@ -110,7 +110,7 @@ async fn try_play(reply: &Reply, socket: &mut OwnedWriteHalf) -> io::Result<Repl
         gate.wait().await;
     }
     let sends = reply.rendered();
-    // A script that cuts a body with a length still promises the whole of it.
+    // A script that cuts a body with a length still declares its full length.
     socket.write_all(&head(reply, sends.iter().map(Bytes::len).sum())).await?;
     let mut sends = sends.into_iter();
     for step in &reply.steps {
@@ -169,7 +169,7 @@ async fn send(reply: &Reply, mut bytes: Bytes, socket: &mut OwnedWriteHalf) -> i
             }
             Framing::Length | Framing::UntilClose => socket.write_all(&piece).await?,
         }
-        // Lets the other connections and the watch for a leaving peer have a turn between two pieces.
+        // Yields to the other connections and to the task that detects a disconnect, between two pieces.
         tokio::task::yield_now().await;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! `current_time`: the present time, which a model cannot know.
+//! `current_time`: the current time, which a model cannot know.
 //!
 //! Time zones come from the system's database, or from the embedded one if the system has none.
 

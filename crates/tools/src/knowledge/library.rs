@@ -45,6 +45,7 @@ pub(crate) fn piece(id: &str, collection: &str, path: &str, content: &str, score
         end_line: 9,
         content: content.to_owned(),
         score,
+        ranking: amalgam_core::store::ChunkRanking::default(),
         embedding: None,
     }
 }

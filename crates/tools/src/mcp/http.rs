@@ -8,7 +8,7 @@ use std::sync::{
 };
 use std::time::Duration;
 
-use amalgam_core::{BankFault, ToolError, TraceContext};
+use amalgam_core::{BankFault, ToolError};
 use amalgam_protocol::{Json, Raw, Reader};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
@@ -18,7 +18,7 @@ use tokio::{runtime::Handle, task::JoinSet, time::timeout};
 use super::McpSettings;
 use super::rpc::{self, Failure, Message, broken};
 use crate::egress::{Answer, Egress, check_url};
-use crate::headers;
+use crate::headers::{self, CallTrace};
 use crate::secrets::Secrets;
 
 /// The maximum size of one answer, including everything before its result.
@@ -28,7 +28,8 @@ const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
 /// The maximum number of replies to requests that a server sends during its answer.
 const MAX_REPLIES: usize = 16;
 const MAX_SESSION_BYTES: usize = 1024;
-/// The maximum number of cancellations in progress; without a cancellation the server only works in vain.
+/// The maximum number of cancellations in progress. Without a cancellation the server completes work that is not
+/// needed.
 const MAX_CANCELLATIONS: usize = 32;
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a server that refused `initialize` has to show that it uses the older transport.
@@ -108,7 +109,7 @@ impl HttpLink {
         &self,
         method: &'static str,
         params: Raw<'_>,
-        trace: Option<TraceContext>,
+        trace: Option<CallTrace<'_>>,
     ) -> Result<Json, Failure> {
         for _ in 0..2 {
             let session = self.session().await?;
@@ -134,7 +135,7 @@ impl HttpLink {
         session: &Arc<Session>,
         method: &'static str,
         params: Raw<'_>,
-        trace: Option<TraceContext>,
+        trace: Option<CallTrace<'_>>,
     ) -> Result<Reply, Failure> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let mut pending = PendingRequest { link: self, session, id, ended: false };
@@ -179,7 +180,7 @@ impl HttpLink {
         session: Option<&Session>,
         id: u64,
         request: Bytes,
-        trace: Option<TraceContext>,
+        trace: Option<CallTrace<'_>>,
     ) -> Result<(HeaderMap, Reply), Failure> {
         let answer = self.peer.send_traced(Method::POST, session, request, trace).await?;
         let status = answer.head.status;
@@ -291,7 +292,7 @@ impl Peer {
         method: Method,
         session: Option<&Session>,
         body: Bytes,
-        trace: Option<TraceContext>,
+        trace: Option<CallTrace<'_>>,
     ) -> Result<Answer, ToolError> {
         let mut headers = self.headers.clone();
         headers::pass_trace(&mut headers, trace);

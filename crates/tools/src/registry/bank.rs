@@ -15,7 +15,7 @@ use super::settings::{self, McpForm, ServerLocation, Settings};
 use super::{ToolRegistry, sealing, wrong};
 use crate::http::HttpTool;
 
-/// What building a tool from a row needs.
+/// The parts of a row that are needed to build a tool.
 #[derive(Clone)]
 pub(super) struct RunnableTool {
     pub(super) check: Arc<dyn ArgumentCheck>,

@@ -13,8 +13,8 @@ use super::secret::{self, SecretInput};
 use super::wrong;
 use crate::headers::holds_a_credential;
 
-/// What the secrets of a tool are bound to: its bank and its purpose, so that no other sealed value of the tenant can
-/// be used as one.
+/// The context that the secrets of a tool are sealed for: its bank and its purpose, so that no other sealed value of
+/// the tenant can be used as one.
 pub(super) fn context(scope: &Scope, tool: &BankTool) -> String {
     match tool.common {
         true => "tenant:0 tool".to_owned(),
@@ -84,7 +84,7 @@ fn stored_secret(position: &SecretPosition<'_>, tool: &BankTool, before: Option<
     }
 }
 
-/// Where the secrets of a tool are sent: scheme, host and port, or the name of an MCP server.
+/// The destination of a tool's secrets: scheme, host and port, or the name of an MCP server.
 fn destination(tool: &BankTool) -> Option<String> {
     let key = match tool.kind {
         BankKind::Http => "url",

@@ -82,7 +82,7 @@ fn no_secret_is_shown() {
     let settings = http("https://a.example", json!({"x": {"secret": SECRET}, "cookie": SECRET, "y": "1"}));
     let hidden = json!({"secret": "***"});
     let expected = http("https://a.example", json!({"x": hidden, "cookie": hidden, "y": "1"}));
-    // In the clear, sealed, or half read: nothing comes out.
+    // Whether the settings are plain, sealed or damaged, none of their secrets is returned.
     for tool in [tool(BankKind::Http, &settings), kept(BankKind::Http, &settings)] {
         let shown = show(&tool);
         assert_eq!(serde_json::from_slice::<Value>(shown.bytes()).unwrap(), expected);

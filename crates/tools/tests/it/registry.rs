@@ -110,7 +110,7 @@ async fn a_tool_of_one_tenant_never_equips_for_another_and_a_common_one_does() {
         let common = house.tool(tenant_id, "refuse").await.unwrap();
         assert_eq!(run(&common, tenant_id, "{}").await, Err(ToolError::Refused("no".into())));
     }
-    // A tenant's own goes before it, for that tenant alone.
+    // A tenant's own tool takes precedence, for that tenant alone.
     house.keep(2, tool("refuse", BankKind::Builtin, json!({"function": "current_time"}))).await;
     assert!(run(&house.tool(2, "refuse").await.unwrap(), 2, "{}").await.is_ok());
     assert!(run(&house.tool(1, "refuse").await.unwrap(), 1, "{}").await.is_err());

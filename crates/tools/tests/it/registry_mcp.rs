@@ -220,7 +220,7 @@ async fn headers_that_belong_to_others_are_refused_before_anything_is_sent() {
     assert_eq!(canary.connections(), 0);
 }
 
-/// A house whose operator has this server under the name `maps`.
+/// A setup whose operator has configured this server under the name `maps`.
 fn operated(server: &Upstream, tenants: Option<Vec<i64>>) -> House {
     let settings = McpSettings {
         label: "maps".into(),

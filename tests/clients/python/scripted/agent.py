@@ -45,6 +45,8 @@ class Tool:
 
 def step(tools: list[Tool], results: list[str]) -> Step:
     """The next step, given the tools on offer and the results so far."""
+    if {"Read", "Edit", "Bash"} <= {tool.name for tool in tools}:
+        return _edit(results)
     if not results:
         return _look(tools)
     if OLD_LINE not in results[0]:
@@ -52,6 +54,18 @@ def step(tools: list[Tool], results: list[str]) -> Step:
     if len(results) == 1:
         return _patch(tools)
     return Step(DONE_TEXT)
+
+
+def _edit(results: list[str]) -> Step:
+    """The steps for a client that edits files by a tool of its own, and only those that it has read."""
+    steps = [
+        Step(LOOK_TEXT, "Read", json.dumps({"file_path": TASK_FILE})),
+        Step(None, "Edit", json.dumps({"file_path": TASK_FILE, "old_string": OLD_LINE, "new_string": NEW_LINE})),
+        Step(None, "Bash", json.dumps({"command": f"cat {TASK_FILE}", "description": "Show the file"})),
+    ]
+    if len(results) < len(steps):
+        return steps[len(results)]
+    return Step(DONE_TEXT if NEW_LINE in results[-1] else f"The file is not new: {results}")
 
 
 def _look(tools: list[Tool]) -> Step:

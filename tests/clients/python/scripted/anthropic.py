@@ -49,7 +49,8 @@ def read(body: dict, headers) -> Ask:
     if not messages or messages[0]["role"] != "user":
         raise _bad('messages: first message must use the "user" role')
     ask = Ask(model=body["model"], user_text="", stream=body.get("stream") is True)
-    _check_pairs(messages, thinking)
+    # A model that decides by itself whether it thinks need not have thought.
+    _check_pairs(messages, thinking and body["thinking"]["type"] == "enabled")
     for index, message in enumerate(messages):
         _read_message(ask, message, index)
     _read_tools(ask, body)
@@ -120,6 +121,9 @@ def _read_message(ask: Ask, message: dict, index: int) -> None:
     blocks = _content(message)
     if message["role"] == "assistant":
         ask.images = []
+        return
+    # What the application says between the messages; clients send it with a beta flag.
+    if message["role"] == "system":
         return
     texts, images = [], []
     for number, block in enumerate(blocks):

@@ -11,12 +11,12 @@ use tokio::{task::JoinSet, time::timeout};
 
 use crate::server_client::{SILENCE, ServerAddress, send};
 
-/// Where messages go.
+/// The route of messages.
 const PATH: &str = "/api/v2/ai-agent/respond/";
-/// The longest event.
+/// The size limit of an event.
 const LONGEST: usize = 16 * 1024 * 1024;
 
-/// Something that happens while an assistant answers.
+/// An event while an assistant answers.
 #[derive(Debug, PartialEq)]
 pub(super) enum Event {
     /// A part of the text.
@@ -25,15 +25,15 @@ pub(super) enum Event {
     ToolCall { name: String, arguments: String },
     /// The whole answer: a JSON object as it was sent.
     Done(String),
-    /// There is none.
+    /// There is no answer.
     Failed(String),
 }
 
-/// An answer that comes.
+/// An answer that is being received.
 pub(super) struct Call {
     body: Incoming,
     reader: Reader,
-    /// Drives the connection, and ends with this.
+    /// Drives the connection; ends when this is dropped.
     _connection: JoinSet<()>,
 }
 
@@ -57,7 +57,7 @@ impl Call {
         Ok(Self { body, reader: Reader::new(LONGEST), _connection: tasks })
     }
 
-    /// The next event that matters; nothing when the answer is over.
+    /// The next event that the chat shows; `None` at the end of the answer.
     pub(super) async fn next(&mut self) -> anyhow::Result<Option<Event>> {
         loop {
             while let Some(frame) = self.reader.frame()? {

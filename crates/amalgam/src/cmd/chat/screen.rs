@@ -9,19 +9,19 @@ use serde_json::Value;
 use crate::table::table;
 use crate::terminal::{print_part, print_stdout};
 
-/// How much of arguments, titles and addresses is shown.
+/// The number of characters of arguments, titles and addresses that are shown.
 const ARGUMENTS: usize = 100;
 const TITLE: usize = 60;
 
-/// Where an answer goes.
+/// The output of answers on the terminal.
 pub(super) struct Screen {
-    /// Whole answers for programs, instead of parts for people.
+    /// Whether whole answers are printed, for programs, instead of parts, for users.
     data: bool,
-    /// Whether what is beside the point can be shown so.
+    /// Whether secondary text can be printed dimmed.
     dims: bool,
-    /// A line was begun.
+    /// Whether a line was begun.
     inside: bool,
-    /// Something of the answer's text was shown.
+    /// Whether a part of the answer's text was shown.
     has_text: bool,
 }
 
@@ -83,7 +83,7 @@ impl Screen {
     }
 }
 
-/// Courses that a tool has found, with how many there are.
+/// Formats the courses that a tool has found, with their number.
 fn courses(output: &Value) -> Option<String> {
     let results = output["results"].as_array()?;
     let text = |course: &Value, name: &str| visible(course[name].as_str().unwrap_or("-"));
@@ -105,7 +105,7 @@ fn courses(output: &Value) -> Option<String> {
     Some(if more > 0 { format!("{found}\n… and {more} more") } else { found })
 }
 
-/// Text without characters that a terminal acts on.
+/// Removes characters that a terminal would act on.
 fn visible(text: &str) -> String {
     text.chars().filter(|character| !character.is_control() || matches!(character, '\n' | '\t')).collect()
 }

@@ -16,9 +16,9 @@ use crate::command_context::now_ms;
 use crate::wire_up::{self, SystemClock};
 use amalgam_configuration::Config;
 
-/// How many profiles are asked for at once.
+/// The number of profiles that one read returns.
 const PAGE: usize = 200;
-/// How much of a text is shown.
+/// The number of characters of a text that are shown.
 const SHOWN: usize = 47;
 
 /// A tenant's assistant.
@@ -26,14 +26,14 @@ pub(super) struct Assistant {
     tenant_id: i64,
     tenant: String,
     enabled: bool,
-    /// The installation's model comes from `[assistant] model`.
+    /// Whether the installation's model is from `[assistant] model`.
     model_in_file: bool,
     facts: Vec<Fact>,
     profiles: Vec<AgentProfile>,
 }
 
 impl Assistant {
-    /// What the store and the configuration say about it.
+    /// Reads the assistant's settings from the store and the configuration.
     pub(super) async fn of(config: &Config, store: Option<Arc<dyn Store>>, tenant_id: i64) -> anyhow::Result<Self> {
         let store = store.context("the store cannot be opened, so tenants cannot be read")?;
         let operator = Operator::of_this_process();
@@ -62,7 +62,7 @@ impl Assistant {
         format!("\nthe assistant of tenant {} ({}) is {state}\n{}", self.tenant_id, self.tenant, columns(&rows))
     }
 
-    /// Where a value comes from: for people by the variable or key that they can look at.
+    /// The origin of a value, named by the variable or key that users can change.
     fn origin(&self, fact: &Fact) -> String {
         match fact.origin {
             Origin::Settings if fact.key == "model" && self.model_in_file => "[assistant] model".to_owned(),

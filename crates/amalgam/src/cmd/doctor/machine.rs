@@ -12,9 +12,10 @@ use rustix::process::{Resource, getrlimit};
 use secrecy::ExposeSecret as _;
 
 use super::Finding;
+use crate::cmd::serve::certificates;
 use crate::command_context::now_ms;
 use crate::storage;
-use amalgam_configuration::{Config, DisplayedValue, Setting, StoreUrl};
+use amalgam_configuration::{Config, DisplayedValue, Setting, StoreUrl, TlsFiles};
 
 /// 2026-01-01: no version of this program is older.
 const EARLIEST_MS: u64 = 1_767_225_600_000;
@@ -22,15 +23,15 @@ const EARLIEST_MS: u64 = 1_767_225_600_000;
 const APART_MS: u64 = 2_000;
 /// A clock that moved by more than the time that passed was set meanwhile.
 const JUMP_MS: u64 = 500;
-/// A file from the future was written by a clock that was ahead, or this one is behind.
+/// A file with a later time was written by a clock that was ahead, or the clock of this machine is slow.
 const FUTURE_MS: u64 = 60_000;
 /// Certificates are renewed weeks before they expire.
 const SOON: Duration = Duration::from_secs(14 * 24 * 3600);
-/// With less the store may refuse writes today.
+/// With less free space the store may refuse writes within a day.
 const LITTLE_SPACE: u64 = 1 << 30;
-/// With less it is about to.
+/// With less free space the store is about to refuse writes.
 const NO_SPACE: u64 = 64 << 20;
-/// Files beside connections of callers: the store, logs, listeners, programs of tools, connections to upstreams.
+/// Open files besides connections of callers: the store, logs, listeners, programs of tools, connections to upstreams.
 const OTHER_FILES: u64 = 512;
 
 /// Compares the clock with the time that passes while other checks run.
@@ -59,7 +60,8 @@ impl ClockWatch {
         let seen = ClockReadings {
             now_ms: now,
             drift_ms: now.abs_diff(self.began_ms.saturating_add(passed_ms)),
-            // What it said while the answer was on its way is as good as it gets.
+            // The other clock was read during the request; subtracting the request's duration leaves the certain
+            // difference.
             apart_ms: other_ms.map(|other| other.abs_diff(asked.midpoint(now)).saturating_sub(now.abs_diff(asked))),
             newest_file_ms: file_ms,
         };
@@ -73,7 +75,7 @@ fn written_ms(path: &Path) -> Option<u64> {
     u64::try_from(written.duration_since(std::time::UNIX_EPOCH).ok()?.as_millis()).ok()
 }
 
-/// What is known about the clock.
+/// The measurements of the clock.
 struct ClockReadings {
     now_ms: u64,
     drift_ms: u64,
@@ -125,7 +127,7 @@ fn file_limit(limit: Option<u64>, wanted: u64) -> Finding {
     }
 }
 
-/// Whether the disk of the data folder has room.
+/// Whether the disk of the data folder has enough free space.
 pub(super) fn disk_space(folder: &Path) -> Finding {
     const CHECK: &str = "disk space";
     match free_bytes(folder) {
@@ -147,7 +149,7 @@ fn space(free: u64, folder: &str) -> Finding {
     }
 }
 
-/// Which variables of proxies are in force, and for which upstreams.
+/// Which proxy variables are set, and for which upstreams they apply.
 pub(super) fn proxies(config: &Config, settings: &[Setting]) -> Finding {
     const CHECK: &str = "proxies";
     let names = ["http_proxy", "https_proxy", "no_proxy"];
@@ -191,7 +193,7 @@ fn is_local(url: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// How long the certificate of an upstream is valid: until this time since 1970.
+/// The finding about the validity of an upstream's certificate, which ends at this time since 1970.
 pub(super) fn certificate(upstream: &str, until: Duration) -> Finding {
     let check = format!("certificate of {upstream}");
     let left = until.saturating_sub(Duration::from_millis(now_ms()));
@@ -199,6 +201,29 @@ pub(super) fn certificate(upstream: &str, until: Duration) -> Finding {
     match left < SOON {
         true => Finding::warn(&check, detail, "have it renewed: calls of this upstream fail once it has expired"),
         false => Finding::ok(&check, detail),
+    }
+}
+
+/// Whether the certificate of `[server.tls]` can be used with its key, and how long it is valid.
+pub(super) fn server_certificate(files: &TlsFiles) -> Finding {
+    const CHECK: &str = "certificate of [server.tls]";
+    let (from, until) = match certificates::period(files) {
+        Ok(period) => period,
+        Err(error) => {
+            let hint = "the server does not start with these files: correct their paths, rights or contents";
+            return Finding::fail(CHECK, error, hint);
+        }
+    };
+    let now = Duration::from_millis(now_ms());
+    let left = until.saturating_sub(now);
+    let detail = format!("valid until {}, {} more days", formatted(until, "%Y-%m-%d"), left.as_secs() / 86_400);
+    if now < from {
+        return Finding::fail(CHECK, "it is not valid yet", "check the clock of this machine");
+    }
+    match left {
+        Duration::ZERO => Finding::fail(CHECK, "it has expired", "renew it: callers refuse the server's connections"),
+        left if left < SOON => Finding::warn(CHECK, detail, "renew it: callers refuse the server once it has expired"),
+        _ => Finding::ok(CHECK, detail),
     }
 }
 

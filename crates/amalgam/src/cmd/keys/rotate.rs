@@ -24,12 +24,12 @@ use crate::terminal::{print_json, print_stdout};
 
 const ROTATE: AuditAction = AuditAction::new("master_key.rotate");
 
-/// How many tools are asked for at once.
+/// The number of tools that one read returns.
 const PAGE: usize = 200;
 
 pub(super) async fn run(args: ConfigArgs, as_data: bool) -> anyhow::Result<()> {
     let context = CommandContext::open(args).await?;
-    // Everything has to open before anything is changed.
+    // All sealed data must open before anything is changed.
     let before = ring(&context)?;
     look(&*context.store, &Sealer::new(&before)).await?;
     resealed_tools(&context, &Sealer::new(&before)).await?;
@@ -38,7 +38,7 @@ pub(super) async fn run(args: ConfigArgs, as_data: bool) -> anyhow::Result<()> {
     let details = json!({"keys_before": before.ids().map(|id| id.to_string()).collect::<Vec<_>>()});
     context.administration().announce(INSTALLATION, ROTATE, "master", &details).await?;
     let (ring, place) = match &context.config.secret_key {
-        // Only the operator can change a variable: the new key is the first one that is there.
+        // Only the operator can change a variable: its first key is the new one.
         Some(_) => (before, "AMALGAM_SECRET_KEY".to_owned()),
         None => {
             let path = context.config.key_file();
@@ -76,7 +76,7 @@ fn ring(context: &CommandContext) -> anyhow::Result<KeyRing> {
     }
 }
 
-/// Makes sure that everything in the store opens.
+/// Checks that all sealed data in the store opens.
 async fn look(store: &dyn Store, seal: &dyn Seal) -> anyhow::Result<()> {
     for name in SEALED_MEMORIES {
         if let Some(sealed) = store.remembered(Operator::of_this_process(), name).await? {
@@ -86,7 +86,7 @@ async fn look(store: &dyn Store, seal: &dyn Seal) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Everything that the store holds sealed, sealed with the newest key; the names of what that was.
+/// Seals all sealed values of the store with the newest key. Returns their names.
 async fn seal_anew(store: &dyn Store, seal: &dyn Seal) -> anyhow::Result<Vec<&'static str>> {
     let operator = Operator::of_this_process();
     let mut done = Vec::new();
@@ -100,17 +100,17 @@ async fn seal_anew(store: &dyn Store, seal: &dyn Seal) -> anyhow::Result<Vec<&'s
     Ok(done)
 }
 
-/// A tool that holds secrets, as it was read.
+/// A tool with secrets, as it was read.
 struct ResealedTool {
-    /// Whose bank it is in.
+    /// The scope of the bank that the tool is in.
     scope: Scope,
     tool: BankTool,
-    /// Its settings with the secrets sealed anew.
+    /// The settings, with their secrets sealed with the new key.
     settings: Json,
 }
 
-/// Puts what was sealed anew in the place of what was read. A tool that was changed meanwhile is sealed as it is then, and
-/// one that was deleted stays so; whether there was anything to be sealed.
+/// Writes the resealed settings of a tool. A tool that was changed meanwhile is read and resealed again, and a deleted
+/// one stays deleted. Returns whether settings were written.
 async fn put_back(store: &dyn Store, seal: &dyn Seal, resealed: ResealedTool) -> anyhow::Result<bool> {
     let ResealedTool { scope, mut tool, mut settings } = resealed;
     loop {
@@ -126,7 +126,7 @@ async fn put_back(store: &dyn Store, seal: &dyn Seal, resealed: ResealedTool) ->
     }
 }
 
-/// Every tool that holds secrets, its secrets sealed anew. Nothing is written.
+/// Returns every tool that has secrets, with its secrets sealed with the new key. Writes nothing.
 async fn resealed_tools(context: &CommandContext, seal: &dyn Seal) -> anyhow::Result<Vec<ResealedTool>> {
     let mut scopes = vec![context.operator()];
     for tenant in tenants::all(context.administration()).await? {
@@ -173,7 +173,7 @@ fn of_tools(tools: usize) -> Option<String> {
     }
 }
 
-/// Makes sure that every tenant's key opens.
+/// Checks that every tenant's upstream key opens.
 async fn look_at_configs(context: &CommandContext, seal: &dyn Seal) -> anyhow::Result<()> {
     let nothing = AgentSettings::default();
     let configs = TenantConfigs { store: &*context.store, settings: &nothing, now_ms: now_ms() };
@@ -186,7 +186,8 @@ async fn look_at_configs(context: &CommandContext, seal: &dyn Seal) -> anyhow::R
     Ok(())
 }
 
-/// Seals every tenant's key anew; how many that were. One that is changed meanwhile is sealed as it is then.
+/// Seals every tenant's upstream key with the new key, and returns how many. A key that changes meanwhile is read
+/// again.
 async fn reseal_configs(context: &CommandContext, seal: &dyn Seal) -> anyhow::Result<usize> {
     let nothing = AgentSettings::default();
     let configs = TenantConfigs { store: &*context.store, settings: &nothing, now_ms: now_ms() };

@@ -4,10 +4,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use amalgam_app::knowledge::{IgnoreRules, ImportObserver, ImportTotals, KnowledgeImport, gather_sources};
-use amalgam_core::{AuditAction, Seal};
-use amalgam_knowledge::{ImportSettings, is_name};
-use anyhow::bail;
+use amalgam_administration::knowledge::IMPORT;
+use amalgam_app::knowledge::{
+    self, DOCUMENT_BYTES, IgnoreRules, ImportObserver, ImportTotals, InvalidAttribute, KnowledgeImport, gather_sources,
+};
+use amalgam_core::Seal;
+use amalgam_knowledge::ImportSettings;
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -17,16 +19,6 @@ use crate::progress::Progress;
 use crate::terminal::{print_json, print_stderr, print_stdout};
 use crate::wire_up::{self, SystemClock};
 
-const IMPORT: AuditAction = AuditAction::new("knowledge.import");
-
-/// Names of built-in fields, which attributes may not use.
-const TAKEN: [&str; 5] = ["collection", "language", "path", "repo", "source"];
-/// The most attributes of an import.
-const ATTRIBUTES: usize = 32;
-/// The longest value of one, in bytes.
-const VALUE_BYTES: usize = 512;
-/// Larger files are rarely written by hand.
-const LARGEST_KIB: u64 = 2048;
 /// The upper limit, because a file is read into memory.
 const LARGEST_KIB_EVER: u64 = 64 * 1024;
 
@@ -57,7 +49,7 @@ pub(super) struct ImportArgs {
     #[arg(long)]
     no_ignore: bool,
     /// Skip files larger than this, in KiB
-    #[arg(long, value_name = "KIB", default_value_t = LARGEST_KIB,
+    #[arg(long, value_name = "KIB", default_value_t = DOCUMENT_BYTES / 1024,
         value_parser = clap::value_parser!(u64).range(1..=LARGEST_KIB_EVER))]
     max_file_kib: u64,
     #[command(flatten)]
@@ -132,18 +124,9 @@ impl ImportObserver for Progress {
 }
 
 fn attributes(args: &ImportArgs) -> anyhow::Result<Vec<(String, String)>> {
-    let mut attributes = args.attributes.clone();
-    attributes.extend(args.repo.clone().map(|repo| ("repo".to_owned(), repo)));
-    attributes.sort_by_key(|(key, _)| key.to_ascii_lowercase());
-    if attributes.len() > ATTRIBUTES {
-        bail!("at most {ATTRIBUTES} attributes are allowed");
-    }
-    let twice =
-        attributes.windows(2).find(|pair| matches!(pair, [(one, _), (other, _)] if one.eq_ignore_ascii_case(other)));
-    match twice.and_then(<[_]>::first) {
-        Some((key, _)) => bail!("--attribute {key} is given twice"),
-        None => Ok(attributes),
-    }
+    let own = args.attributes.iter().cloned();
+    let repo = args.repo.clone().map(|repo| ("repo".to_owned(), repo));
+    Ok(knowledge::check_attributes(own.chain(repo).collect())?)
 }
 
 fn print_skipped(totals: &ImportTotals, max_file_kib: u64) {
@@ -179,28 +162,15 @@ fn as_json(collection: &str, sources: &[String], model: Option<&str>, totals: &I
     })
 }
 
-fn name(text: &str) -> Result<String, String> {
-    match is_name(text) {
-        true => Ok(text.to_owned()),
-        false => Err(
-            "a name has 1 to 64 letters, digits, dots, dashes and underscores, and begins with one of the first two"
-                .to_owned(),
-        ),
-    }
+fn name(text: &str) -> Result<String, InvalidAttribute> {
+    knowledge::check_name(text)
 }
 
-fn value(text: &str) -> Result<String, String> {
-    match !text.trim().is_empty() && text.len() <= VALUE_BYTES && !text.contains(char::is_control) {
-        true => Ok(text.to_owned()),
-        false => Err(format!("a value has 1 to {VALUE_BYTES} bytes and only printable characters")),
-    }
+fn value(text: &str) -> Result<String, InvalidAttribute> {
+    knowledge::check_value(text)
 }
 
 fn attribute(text: &str) -> Result<(String, String), String> {
     let (key, text) = text.split_once('=').ok_or("an attribute is written as KEY=VALUE")?;
-    // Searches ask for keys in any case.
-    if TAKEN.iter().any(|taken| taken.eq_ignore_ascii_case(key)) {
-        return Err(format!("`{key}` is a built-in field of documents"));
-    }
-    Ok((name(key)?, value(text)?))
+    knowledge::check_attribute(key, text).map_err(|error| error.to_string())
 }

@@ -3,15 +3,13 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use amalgam_core::{
-    ComparisonOperator, Condition, Retrieval as _, RetrievalQuery, RetrievalResult, Seal, store::FoundChunk,
-};
+use amalgam_administration::knowledge::FoundChunkView;
+use amalgam_core::{ComparisonOperator, Condition, RetrievalQuery, Seal};
 use clap::Args;
-use serde_json::{Map, Value, json};
 
 use super::{KnowledgeContext, KnowledgeTarget};
 use crate::command_context::CommandContext;
-use crate::terminal::{print_json, print_stderr, print_stdout};
+use crate::terminal::{print_object, print_stderr, print_stdout};
 use crate::wire_up::{self, SystemClock};
 
 /// The most lines of a chunk that are printed.
@@ -49,18 +47,16 @@ pub(super) async fn run(args: SearchArgs) -> anyhow::Result<ExitCode> {
         conditions: &args.conditions,
         limit: usize::from(args.limit),
     };
-    let found = wire_up::knowledge(&context.command.store, names).find(&scope, lookup).await;
-    let RetrievalResult { chunks, warnings } = found.map_err(|fault| anyhow::anyhow!(fault.explained()))?;
+    let knowledge = wire_up::knowledge(&context.command.store, names, &wire_up::clock());
+    let found = context.command.administration().search_knowledge(&scope, &*knowledge, lookup).await;
+    let found = found.map_err(|fault| anyhow::anyhow!(fault.explained()))?;
     match args.place.json {
-        true => {
-            let data: Vec<Value> = chunks.iter().map(as_json).collect();
-            print_json(&json!({"object": "list", "data": data, "warnings": warnings}))?;
-        }
+        true => print_object(&found)?,
         false => {
-            warnings.iter().for_each(|warning| print_stderr(format_args!("warning: {warning}")));
-            match chunks.is_empty() {
+            found.warnings.iter().for_each(|warning| print_stderr(format_args!("warning: {warning}")));
+            match found.data.is_empty() {
                 true => print_stderr("nothing was found"),
-                false => print_stdout(chunks.iter().map(as_text).collect::<Vec<_>>().join("\n\n"))?,
+                false => print_stdout(found.data.iter().map(as_text).collect::<Vec<_>>().join("\n\n"))?,
             }
         }
     }
@@ -79,7 +75,7 @@ fn condition(text: &str) -> Result<Condition<'static>, String> {
     read.ok_or_else(|| "a condition is a key, one of == != contains does_not_contain, and a value".to_owned())
 }
 
-fn as_text(chunk: &FoundChunk) -> String {
+fn as_text(chunk: &FoundChunkView) -> String {
     let symbol = chunk.symbol.as_ref().map(|symbol| format!(" {symbol}")).unwrap_or_default();
     let head = format!(
         "{:.3}  {}:{}-{}{symbol}  ({})",
@@ -88,23 +84,6 @@ fn as_text(chunk: &FoundChunk) -> String {
     let lines = chunk.content.lines().filter(|line| !line.trim().is_empty()).take(LINES);
     let shown = lines.map(|line| format!("    {}", line.chars().take(LINE).collect::<String>()));
     [head].into_iter().chain(shown).collect::<Vec<_>>().join("\n")
-}
-
-fn as_json(chunk: &FoundChunk) -> Value {
-    let attributes: Map<String, Value> =
-        chunk.attributes.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
-    json!({
-        "id": chunk.id,
-        "collection": chunk.collection,
-        "path": chunk.path,
-        "language": chunk.language,
-        "attributes": attributes,
-        "symbol": chunk.symbol,
-        "start_line": chunk.start_line,
-        "end_line": chunk.end_line,
-        "content": chunk.content,
-        "score": chunk.score,
-    })
 }
 
 #[cfg(test)]

@@ -25,10 +25,18 @@ pub(super) fn load(files: &TlsFiles) -> anyhow::Result<ServerTls> {
     Ok(tls)
 }
 
+/// When the certificate of these files is valid, from and until, since 1970. The error says why it cannot be used.
+pub(in crate::cmd) fn period(files: &TlsFiles) -> Result<(Duration, Duration), String> {
+    let TlsFiles { certificate, key } = files.clone();
+    let tls = ServerTls::load(CertificateFiles { certificate, key }).map_err(|error| causes(&error))?;
+    let validity = tls.validity();
+    Ok((Duration::from_secs(validity.not_before), Duration::from_secs(validity.not_after)))
+}
+
 /// Reads the files again, and uses the new certificate for new connections if it is valid.
 pub(super) async fn refresh(tls: Option<&ServerTls>) {
     let Some(tls) = tls.cloned() else { return };
-    // A file system may be slow.
+    // The file system may be slow.
     let reading = tokio::task::spawn_blocking(move || {
         let refreshed = tls.refresh();
         (tls, refreshed)
@@ -44,7 +52,7 @@ pub(super) async fn refresh(tls: Option<&ServerTls>) {
     }
 }
 
-/// Watches the files for as long as it is polled.
+/// Watches the files as long as it is polled.
 pub(super) async fn watch(tls: Option<&ServerTls>) {
     if tls.is_none() {
         return std::future::pending().await;

@@ -15,7 +15,7 @@ pub(super) enum ServiceState {
     Stopping,
 }
 
-/// Tells systemd the state of the service. A failure is logged: the service works without it.
+/// Notifies systemd of the state of the service. A failure is logged: the service works without it.
 pub(super) fn notify(state: ServiceState) {
     #[cfg(unix)]
     {
@@ -37,8 +37,8 @@ pub(super) fn notify(state: ServiceState) {
     let _ = state;
 }
 
-/// Sends a sign of life twice per watchdog interval, if systemd asks for it. It stops with the runtime that polls it, so that
-/// systemd restarts a process that hangs.
+/// Notifies the watchdog twice per interval, if systemd has one. Stops with the runtime that polls it, so that systemd
+/// restarts a process that hangs.
 pub(super) async fn feed_watchdog() {
     #[cfg(unix)]
     if let Some(interval) = sd_notify::watchdog_enabled().filter(|interval| !interval.is_zero()) {

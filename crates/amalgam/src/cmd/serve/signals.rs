@@ -12,7 +12,7 @@ pub(super) struct Signals {
     hang_up: tokio::signal::unix::Signal,
 }
 
-/// What a signal asks for.
+/// The request of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProcessSignal {
     /// SIGTERM or SIGINT.

@@ -73,7 +73,7 @@ impl Listener {
         mut stop: watch::Receiver<bool>,
     ) -> DrainReport {
         let shutdown = async move {
-            // The sender lives for as long as this is waited for.
+            // The sender exists as long as this waits.
             let _ = stop.wait_for(|stop| *stop).await;
         };
         amalgam_server::serve(self.socket, router, config, shutdown).await
@@ -166,7 +166,7 @@ impl PassedSockets {
         Ok(Self::default())
     }
 
-    /// None.
+    /// No socket.
     pub(super) fn next(
         &mut self,
         _key: &str,

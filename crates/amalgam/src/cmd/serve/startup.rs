@@ -1,4 +1,4 @@
-//! What `serve` says at the start: the first key, and the configuration in force.
+//! Output of `serve` at the start: the first key, and the effective configuration.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, IsTerminal as _, Write as _};
@@ -18,8 +18,9 @@ use amalgam_configuration::{Config, StoreUrl};
 /// The file of the first key in the data folder.
 const KEY_FILE: &str = "admin.key";
 
-/// Hands over the first key of a new store: to the terminal, with a link that opens the console at this address, or to a file that only this user can read. Output that is not a
-/// terminal is usually collected and stored, where a key does not belong.
+/// Outputs the first key of a new store: to the terminal, with a link that opens the console at this address, or to a
+/// file that only this user can read. Output that is not a terminal is usually collected and stored, and a key must not
+/// be stored there.
 pub(super) fn hand_over_first_key(config: &Config, first: &FirstKey, address: &str) -> anyhow::Result<()> {
     let FirstKey { issued, console_link } = first;
     if io::stdout().is_terminal() {

@@ -1,4 +1,4 @@
-//! `/admin/profiles`: kept whole, with every version, in one's own tenant.
+//! `/admin/profiles`: stored completely, with every version, in the caller's own tenant.
 
 use http::Method;
 use serde_json::{Value, json};

@@ -46,7 +46,7 @@ async fn settings_are_set_unset_and_shown_with_what_counts() {
         assert_eq!(shown, [json!("m-chat"), Value::Null, Value::Null, json!("***")]);
         assert_eq!(config["resolved"]["request_timeout"], json!({"value": 60, "origin": "default"}));
 
-        // Faults name the field, and nothing of a bad change is kept.
+        // Faults name the field, and no part of an invalid change is stored.
         for (body, param, code) in [
             (json!({"temperature": 3, "model": "other"}), "temperature", "invalid_value"),
             (json!({"max_input_chars": 0}), "max_input_chars", "invalid_value"),

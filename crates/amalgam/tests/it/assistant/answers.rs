@@ -1,4 +1,4 @@
-//! What a front end is answered with, and what is kept of it.
+//! The answers that a front end receives, and what the server stores of them.
 
 use amalgam_assistant::prompt;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ async fn an_answer_without_tools_has_the_published_fields_and_no_others() {
         assert_eq!(text, expected);
         assert!(number("user_message_id") < number("assistant_message_id"));
 
-        // The next one goes on in the same thread, under numbers of its own.
+        // The next message is in the same session, with ids of its own.
         let next = campus.chat(&ana, json!({"agent": "home-assistant", "message": "And?"}), "Well.").await;
         assert_eq!(next["session_id"], body["session_id"]);
         assert!(next["user_message_id"].as_i64() > Some(number("assistant_message_id")), "{next}");

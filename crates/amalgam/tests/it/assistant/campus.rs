@@ -39,7 +39,7 @@ keys = ["am_gamma"]
 pub(super) const HOME: &str = "Find courses.";
 pub(super) const COURSE: &str = "Explain the course.";
 
-/// A running server on a store, with one upstream that speaks Responses.
+/// A running server on a store, with one Responses upstream.
 pub(super) struct Campus<'a> {
     pub(super) amalgam: Amalgam,
     pub(super) upstream: Upstream,
@@ -144,7 +144,7 @@ impl<'a> Campus<'a> {
         }
     }
 
-    /// An answer to a message that goes well.
+    /// Sends a message and returns its successful answer.
     pub(super) async fn told(&self, client: &Client, body: Value) -> Value {
         let answer = respond(client, &body).await;
         assert_eq!(answer.status, 200, "{body}: {}", answer.text());

@@ -159,7 +159,7 @@ async fn profiles_are_models_of_their_own_tenant_while_they_are_active() {
             assert_eq!((refused.status.as_u16(), &error_of(&refused)["code"]), (404, &json!("model_not_found")));
         }
         assert_eq!(campus.asked(), Vec::<Value>::new());
-        // Gone is gone.
+        // A deleted profile cannot be found.
         let gone = campus.admin(ALPHA).request(Method::DELETE, "/admin/profiles/home-assistant", &[], "".into()).await;
         assert_eq!(gone.status, 200, "{}", gone.text());
         assert_eq!(names(ALPHA).await, ["course-assistant"]);

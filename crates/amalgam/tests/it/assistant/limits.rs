@@ -57,7 +57,7 @@ async fn an_answer_that_its_limit_cuts_before_the_first_word_is_incomplete_and_n
             (&body["message"], &body["incomplete_details"]["reason"]),
             (&json!(""), &json!("max_output_tokens"))
         );
-        // The thread goes on without an empty message.
+        // The session continues without an empty message.
         campus.chat(&ana, json!({"message": "Again"}), "Now.").await;
         let heard: Vec<String> =
             said(&campus.last_asked()).into_iter().map(|(role, text)| format!("{role} {text}")).collect();

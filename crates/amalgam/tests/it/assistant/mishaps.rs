@@ -1,4 +1,4 @@
-//! What is answered, kept and hidden when something behind the door goes wrong.
+//! Answers, stored records and hidden details when a part of the server or an upstream fails.
 
 use std::time::Duration;
 

@@ -47,7 +47,7 @@ fn model(request: &Request) -> Reply {
     }
 }
 
-/// One thread: everything that was said in it, and what came of it.
+/// Checks one session: all its messages, and their answers.
 async fn assert_thread(
     campus: &Campus<'_>,
     key: &str,
@@ -172,7 +172,7 @@ async fn two_processes_that_race_on_one_thread_make_one_and_take_turns() {
     assert_calm(&other);
 }
 
-/// Returns when so many requests wait in the queues of a server.
+/// Returns when this number of requests wait in the queues of a server.
 async fn until_waiting(amalgam: &Amalgam, count: u64) {
     let client = Client::new(amalgam.url());
     eventually("a place in line", FINAL, async || {

@@ -1,4 +1,4 @@
-//! Answers as they come, picked up again where they were dropped, and asked for twice.
+//! Streamed answers: read as they arrive, resumed after a disconnect, and requested twice.
 
 use amalgam_testkit::{Gate, Reply, Setup};
 use serde_json::{Value, json};

@@ -44,7 +44,7 @@ async fn only_tools_that_are_assigned_active_and_registered_are_offered() {
         assert_eq!(offered(&asked), ["get_course_detail", "get_course_recommendation"]);
         let schema = &asked["tools"][0]["parameters"];
         assert_eq!((&schema["type"], &schema["required"]), (&json!("object"), &json!(["course_id"])), "{asked}");
-        // One that is switched off in the bank of the tenant is gone, and the profile still works.
+        // A tool that is inactive in the tenant's bank is not offered, and the profile still works.
         let off = json!({"kind": "builtin", "active": false});
         let put = put_tool(&campus.admin(ALPHA), "get_course_detail", &off).await;
         assert!(put.status.is_success(), "{}", put.text());
@@ -90,7 +90,7 @@ async fn the_first_call_is_forced_for_a_course_on_its_page_and_never_again() {
             let choice = campus.last_asked()["tool_choice"].clone();
             assert!(choice.is_null() || choice == "auto", "{body}: {choice}");
         }
-        // A course that is not there is still asked for: the tool says so itself.
+        // The tool is called for a missing course, and reports that itself.
         let body = json!({"agent": "course-assistant", "message": "Hi", "metadata": {"course_id": 999}});
         campus.says(&[detail("call_1"), Script::text(&["Fine."])]);
         campus.told(&ana, body).await;

@@ -44,7 +44,7 @@ async fn upload(client: &Client, content: &[u8]) -> Value {
     answer.json()
 }
 
-/// What a caller and an operator see of a store, whatever engine it is on.
+/// The contents of a store as a caller and an operator see them, on either engine.
 async fn seen(client: &Client, cli: &Cli, paths: &[String]) -> Vec<Value> {
     let mut seen = Vec::new();
     for path in paths {
@@ -146,6 +146,9 @@ async fn a_copy_that_was_killed_is_resumed_and_callers_find_everything_on_the_ne
     for (number, (before, after)) in before.iter().zip(&after).enumerate() {
         assert_eq!(before, after, "{number}");
     }
+    let entries = cli.json(&["audit", "list", "--object", "store"]);
+    assert_eq!(entries["data"][0]["action"], "store.copy", "{entries}");
+    assert_eq!(cli.json(&["audit", "verify"])["valid"], true);
     // Chains go on, threads go on, and new rows get numbers of their own.
     let next = continued(&moved.client(), id_of(&last), "and on").await;
     assert_eq!(retrieved(&moved.client(), id_of(&next)).await, next);

@@ -33,7 +33,7 @@ fn odd(wire: Wire) -> &'static str {
 async fn the_raw_response_is_what_the_models_server_sent_and_names_its_model() {
     // R004-06, R004-09, R004-26
     for store in stores() {
-        // Whether calls are kept for administrators has nothing to do with it.
+        // The result does not depend on whether transcripts are stored.
         for retention in ["", "[retention]\nkeep_transcripts = \"none\"\n"] {
             let desk = Desk::with(&store, Setup::new().extra(retention)).await;
             let ana = desk.user("ana");

@@ -40,7 +40,7 @@ async fn results_in_order_let_the_same_turn_go_on() {
             assert_eq!(status(&ana, &id, "t1").await, ("completed".to_owned(), 2));
             assert_eq!(standing(&ana, &id, "t1").await["Result"], done);
             assert_eq!(session(&ana, &id).await["PendingTurnId"], Value::Null);
-            // The model gets what it asked for, as it asked for it, and nothing in between.
+            // The model receives the outputs of its calls, unchanged, and nothing in between.
             let lines = heard(desk.asked(wire).last().expect("the model was asked"));
             let said: Vec<(&str, &str)> = lines[1..].iter().map(|(who, text)| (who.as_str(), text.as_str())).collect();
             let expected = [
@@ -233,7 +233,7 @@ async fn a_new_turn_gives_up_one_that_waits_and_says_so() {
             let late = execute(&ana, &results(&id, "t1", &[("call_a", "1"), ("call_b", "2")])).await;
             let (found, code, _) = refusal(&late);
             assert_eq!((found, code.as_str()), (409, "turn_not_pending"), "{wire:?}: {}", late.text());
-            // The history that the model sees is sound: no call without its output (`told` checks that).
+            // In the history that the model sees every call has its output (`told` checks that).
             told(desk.asked(wire).last().unwrap());
             let third = taken(&ana, &turn(&id, "t3", "Are you there?")).await;
             assert_eq!((&third["Text"], &third["Warnings"]), (&json!("Yes."), &json!([])), "{wire:?}");
@@ -334,7 +334,7 @@ async fn a_model_that_uses_the_id_of_a_call_again_is_answered_each_time() {
             let second = taken(&ana, &results(&id, "t1", &[("call_1", "text")])).await;
             let again = calls(&second)[0].to_owned();
             assert_ne!(again, "call_1", "{wire:?}: another call has another id");
-            // The same result for the first call is that submission again, and nothing is asked for it.
+            // The same result for the first call is a repeated submission, and no model is called.
             assert_eq!(taken(&ana, &results(&id, "t1", &[("call_1", "text")])).await, second, "{wire:?}");
             let done = taken(&ana, &results(&id, "t1", &[(&again, "text")])).await;
             assert_eq!(done["Text"], "Read twice.", "{wire:?}");

@@ -1,4 +1,4 @@
-//! Processes that die while a turn waits or runs, and several processes that are asked for the same.
+//! Processes that die while a turn waits or runs, and several processes that receive the same submission.
 
 use amalgam_testkit::{Gate, Setup};
 use serde_json::{Value, json};

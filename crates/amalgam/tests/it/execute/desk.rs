@@ -138,7 +138,7 @@ impl Desk {
         assert_eq!((self.asked(wire).len(), left), (times, 0), "{what}: model calls, and answers left over");
     }
 
-    /// Fails unless no model was asked for anything.
+    /// Fails if a model was called.
     pub(super) fn assert_silent(&self, what: &str) {
         WIRES.into_iter().for_each(|wire| self.assert_asked(wire, 0, what));
     }
@@ -228,7 +228,8 @@ pub(super) fn refusal(answer: &HttpAnswer) -> (u16, String, Vec<(String, String)
     (answer.status.as_u16(), text(&envelope["ErrorCode"]), faults.collect())
 }
 
-/// Fails unless every field of the envelope is there, in its type, and goes with the others. R004-01, R004-02, R004-32
+/// Fails unless every field of the envelope is present, has its type, and is consistent with the others. R004-01,
+/// R004-02, R004-32
 pub(super) fn assert_envelope(envelope: &Value) {
     const FIELDS: [&str; 18] = [
         "Kind",

@@ -15,7 +15,7 @@ const FILES: [(&str, &str); 4] = [
     ("notes.txt", "Nothing of interest.\n"),
 ];
 
-/// A desk whose first tenant knows these files.
+/// A setup whose first tenant has these files.
 async fn desk(store: &TestStore, setup: Setup) -> Desk {
     let desk = Desk::with(store, setup).await;
     let root = desk.world.amalgam.folder().join("zoo");

@@ -56,7 +56,7 @@ async fn results_and_a_new_turn_at_once_never_both_go_on_from_the_same_place() {
             }
             other => panic!("round {round}: {other:?}\n{}\n{}", older.text(), newer.text()),
         }
-        // Every call that the model is reminded of has its output (`told` checks that).
+        // Every call in the model's history has its output (`told` checks that).
         told(desk.asked(wire).last().expect("the model was asked"));
         desk.assert_asked(wire, asked + 2, &format!("round {round}"));
     }

@@ -122,7 +122,7 @@ async fn a_streamed_turn_tells_responses_events_and_ends_with_the_whole_envelope
             let deltas = streamed.events.iter().filter(|event| event["type"] == "response.output_text.delta");
             let text: String = deltas.filter_map(|event| event["delta"].as_str()).collect();
             assert_eq!((text.as_str(), &streamed.result["Text"]), ("One two three.", &json!("One two three.")));
-            // How it is delivered is no part of it: asked for in one piece, it is the same.
+            // The delivery is not part of the submission: without a stream it is the same.
             let whole = execute(&ana, &body).await;
             assert_eq!(
                 (whole.header("idempotent-replayed"), whole.json()),

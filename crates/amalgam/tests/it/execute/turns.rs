@@ -276,7 +276,7 @@ async fn a_tenant_may_keep_the_raw_response_to_itself() {
 
 #[tokio::test]
 async fn a_call_that_waits_for_approval_is_a_warning_and_is_decided_about_before_the_next_turn() {
-    // C-08: the turn ends without calls for the client, and the session goes on.
+    // C-08: the turn ends without calls for the client, and the session continues.
     for store in stores() {
         let desk = Desk::on(&store).await;
         let (ana, admin) = (desk.user("ana"), desk.admin(KEY));

@@ -73,7 +73,7 @@ async fn every_upstream_is_sent_what_is_in_a_file_and_what_is_kept_names_it() {
                 let sent = world.sent(wire);
                 assert_eq!(without_cache(last_of_user(wire, &sent)), expected(wire), "{about}");
 
-                // What is kept is what was sent.
+                // The stored item is the one that was sent.
                 let id = first["id"].as_str().unwrap();
                 let kept = client.get(&format!("/v1/responses/{id}/input_items")).await.json();
                 assert_eq!(kept["data"][0]["content"], parts, "{about}");

@@ -22,7 +22,8 @@ fn places(request: &Request) -> Reply {
         .enumerate()
         .map(|(index, text)| json!({"object": "embedding", "index": index, "embedding": place(text.as_str().expect("a text is a string"))}))
         .collect();
-    Reply::json(json!({"object": "list", "data": data, "model": request["model"]}))
+    let usage = json!({"prompt_tokens": 4 * data.len(), "total_tokens": 4 * data.len()});
+    Reply::json(json!({"object": "list", "data": data, "model": request["model"], "usage": usage}))
 }
 
 /// A piece with more of the word, and one with more of the meaning.
@@ -58,10 +59,18 @@ async fn meaning_orders_what_words_have_found_and_a_failing_upstream_leaves_the_
             assert_eq!(library.paths("container ship", &[]), ["sea.md", "box.md"], "{about}: by meaning");
             assert_eq!(placed(&library, wire), 3, "{about}: the question has a place");
 
-            // The next import goes on with the collection's model, and places nothing twice.
+            // The next import uses the collection's model, and embeds nothing twice.
             library.write("repo/more.md", "The ship with the container.\n");
             assert_eq!(counts(&library.import("repo", &[])), [1, 0, 2, 0, 0], "{about}");
             assert_eq!(placed(&library, wire), 4, "{about}");
+
+            // What embeddings used is in the usage, and in no turn: two imports, and a search of two commands.
+            let usage = library.cli.json(&["usage", "--group-by", "upstream,model,user"]);
+            let rows = usage["data"].as_array().cloned().unwrap_or_default();
+            let of_model = rows.iter().filter(|row| row["model"] == "embed-1" && row["upstream"] == wire.kind());
+            let sum = |name: &str| of_model.clone().filter_map(|row| row[name].as_u64()).sum::<u64>();
+            assert_eq!((sum("turns"), sum("calls"), sum("input_tokens")), (0, 3, 16), "{about}: {usage}");
+            assert!(of_model.clone().any(|row| row["user"] == "import"), "{about}: {usage}");
 
             library.world.upstream(wire).always_for("/embeddings", Reply::status(500));
             let found = library.search("container ship", &["--where", "path != more.md"]);
@@ -97,7 +106,7 @@ async fn an_import_that_an_upstream_cuts_short_goes_on_the_next_time() {
         upstream.answer_for("/embeddings", places);
         assert_eq!(counts(&library.cli.json(&import)), [2, 0, 0, 0, 0], "{}", store.name);
 
-        // Another model, and then none: everything is written anew, and the collection says which it has.
+        // Another model, and then none: everything is imported again, and the collection names its model.
         let listed =
             || library.cli.json(&["knowledge", "list", "--company-id", "1"])["data"][0]["embedding_model"].clone();
         assert_eq!(listed(), json!("chat/embed-1"), "{}", store.name);

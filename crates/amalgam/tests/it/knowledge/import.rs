@@ -39,7 +39,7 @@ async fn a_second_import_touches_only_what_has_changed_and_forgets_what_is_gone(
         assert_eq!(library.paths("otters", &[]), ["new.md"], "{}", store.name);
         assert_eq!(library.paths("wombat installer", &[]), [""; 0], "{}: what is gone is not found", store.name);
 
-        // What was a text and is none any more is gone as well.
+        // The document of a file that is no longer text is deleted as well.
         library.write("repo/notes.txt", b"\0\x01\x02");
         assert_eq!(counts(&library.import("repo", &[])), [0, 0, 2, 1, 1], "{}", store.name);
         assert_eq!(library.paths("badgers", &[]), [""; 0], "{}", store.name);

@@ -75,7 +75,7 @@ async fn a_budget_in_money_needs_prices_which_can_be_imported() {
         // 11 tokens in, 3 of them cached, and 7 out: 8 × 2 + 3 × 1 + 7 × 10 micro-USD.
         let list = json!({
             "chat/m-chat": {"input_cost_per_token": 2e-6, "output_cost_per_token": 1e-5,
-                "cache_read_input_token_cost": 1e-6, "mode": "chat"},
+                "cache_read_input_token_cost": 1e-6, "input_cost_per_token_above_200k_tokens": 4e-6, "mode": "chat"},
             "m-chat": {"input_cost_per_token": 1.0, "output_cost_per_token": 1.0, "mode": "chat"},
             "other": {"mode": "embedding"},
         });
@@ -86,7 +86,17 @@ async fn a_budget_in_money_needs_prices_which_can_be_imported() {
             (report["imported"].as_array().map(Vec::len), &report["skipped"][0]["model"]),
             (Some(2), &json!("other"))
         );
+        assert_eq!(
+            report["tiered"],
+            json!([{"model": "chat/m-chat", "rates": ["input_cost_per_token_above_200k_tokens"]}])
+        );
         assert_eq!(cli.json(&["prices", "list"])["data"][0]["input"], 2.0);
+        let entry = cli.json(&["audit", "list", "--object", "price"])["data"][0].clone();
+        assert_eq!(
+            (&entry["before"]["prices"], &entry["after"]["changes"], &entry["after"]["changed"][0]["model"]),
+            (&json!(0), &json!(2), &json!("chat/m-chat")),
+            "{entry}"
+        );
         let answer = eventually("the price is known", FINAL, async || {
             let answer = caller.post_json("/v1/responses", &turn()).await;
             (answer.status == 200).then_some(answer)
@@ -233,5 +243,44 @@ async fn a_budget_is_announced_by_webhook_at_80_and_100_per_cent() {
         assert_eq!((&last["data"]["id"], &last["data"]["unit"]), (&json!("users/anna"), &json!("tokens")), "{last}");
         let wrong = put(&client, "users/anna", &json!({})).await;
         assert_eq!(wrong.status, 400);
+    }
+}
+
+#[tokio::test]
+async fn the_budget_of_a_model_is_announced_to_the_operators_in_the_log_and_in_a_metric() {
+    for store in stores() {
+        let receiver = receiver();
+        let egress = format!("[egress]\nallow_private = [\"{}\"]", receiver.address());
+        let world = World::with(store.setup(setup().extra(&egress)), &[]).await;
+        answers(&world);
+        let (client, cli) = (world.amalgam.client(), Cli::beside(&world.amalgam, &store));
+        let hook = json!({"url": format!("{}/hook", receiver.url()), "event_types": ["amalgam.budget.reached"]});
+        // No key in the store is an operator's, so the first tenant is told; later the tenant of the operator's key is.
+        assert_eq!(client.post_json("/v1/webhook_endpoints", &hook).await.status, 200);
+        cli.text(&["limits", "set", "models", "m-chat", "--budget", "60", "--unit", "tokens", "--period", "total"]);
+        refused(&client, &turn(), "insufficient_quota").await;
+        let told = eventually("the alert", FINAL, async || receiver.requests().last().cloned()).await.json();
+        assert_eq!(
+            (&told["type"], &told["data"]["id"], &told["data"]["tenant_id"]),
+            (&json!("amalgam.budget.reached"), &json!("models/m-chat"), &json!(0)),
+            "{told}"
+        );
+        let metrics = client.get("/metrics").await.text();
+        let reached = r#"amalgam_budget_reached_total{kind="model",threshold="100"} 1"#;
+        assert!(metrics.lines().any(|line| line == reached), "{} {metrics}", store.name);
+        let log = world.amalgam.stderr();
+        assert!(log.contains("a budget has reached 100 %") && log.contains("m-chat"), "{} {log}", store.name);
+
+        let before = receiver.requests().len();
+        cli.json(&["tenants", "create", "--name", "other"]);
+        cli.json(&["keys", "create", "--tenant", "2", "--scope", "operator"]);
+        cli.text(&["limits", "set", "models", "m-chat", "--budget", "61", "--unit", "tokens", "--period", "total"]);
+        eventually("the next alert in the metric", FINAL, async || {
+            refused(&client, &turn(), "insufficient_quota").await;
+            let metrics = client.get("/metrics").await.text();
+            metrics.contains(r#"amalgam_budget_reached_total{kind="model",threshold="100"} 2"#).then_some(())
+        })
+        .await;
+        assert_eq!(receiver.requests().len(), before, "{}: the first tenant is not an operator's", store.name);
     }
 }

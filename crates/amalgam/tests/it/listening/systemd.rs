@@ -1,4 +1,4 @@
-//! What systemd passes to the server and is told by it: listening sockets, and messages about the state of the service.
+//! The protocol with systemd: the listening sockets that it passes, and messages about the state of the service.
 
 #![expect(clippy::unwrap_used, reason = "the helpers of a test fail by panicking, as the test does")]
 

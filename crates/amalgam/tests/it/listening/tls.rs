@@ -131,6 +131,14 @@ async fn a_client_that_does_not_finish_its_handshake_is_disconnected() {
     let mut silent = TcpStream::connect(address(&amalgam)).await.unwrap();
     let ended = tokio::time::timeout(PATIENCE, silent.read(&mut [0; 16])).await;
     assert!(matches!(ended, Ok(Ok(0) | Err(_))), "{ended:?}");
+    let mut secure = SecureConnection::open(address(&amalgam), &certificates, TlsVersion::V1_3).await.unwrap();
+    let (_, metrics) = secure.get("/metrics").await;
+    let value = |series: &str| -> Option<f64> {
+        metrics.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok())
+    };
+    assert_eq!(value(r#"amalgam_connections_refused_total{reason="tls"}"#), Some(1.0), "{metrics}");
+    // The certificates of tests are valid for two days.
+    assert!(value("amalgam_certificate_expiry_seconds") > Some(1_767_225_600.0), "{metrics}");
 }
 
 #[tokio::test]

@@ -37,7 +37,7 @@ async fn lines_are_answered_with_text_tools_and_courses_until_the_input_ends() {
     assert!(shown.contains("Leadership Foundations"), "{shown}");
     assert!(!shown.contains('\u{1b}'), "output that is not a terminal is not coloured: {shown}");
 
-    // The thread goes on where it was, and answers can be had as data.
+    // The session continues, and answers can be printed as data.
     let output = chat(&[&at[..], &["--json"]].concat(), "And again\n");
     let answers: Vec<Value> =
         String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();

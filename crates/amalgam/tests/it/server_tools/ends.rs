@@ -3,7 +3,10 @@
 use amalgam_testkit::{Client, Gate};
 
 use super::*;
-use crate::support::{FINAL, ended, eventually, shared_store};
+use crate::{
+    limits::set,
+    support::{FINAL, ended, eventually, setup, shared_store},
+};
 
 fn background() -> Value {
     let mut request = question();
@@ -55,7 +58,7 @@ async fn a_process_that_dies_in_a_call_names_the_tool_when_it_is_back() {
         workshop.world.start_again().await;
         let client = workshop.client();
         assert_named(&workshop, &client, id_of(&created["response"])).await;
-        // What was asked before is still there, and the tool can be called anew.
+        // The earlier messages are still in the history, and the tool can be called again.
         workshop.service.always_for("/weather", says(json!("grey")));
         let scripts = [calls("call_1", "weather", "Oslo"), Script::text(&["Grey."])];
         let response = workshop.turn(Wire::Chat, Delivery::Stream, &scripts, &question()).await;
@@ -149,5 +152,60 @@ async fn a_process_that_is_asked_to_stop_runs_no_tool_twice() {
             }
         }
         assert_eq!(workshop.service.requests().len(), 1, "{}", store.name);
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_dies_in_a_call_has_booked_the_model_calls_before_it() {
+    const PRICED: &str = "[models.priced]\nupstream = \"chat\"\nmodel = \"m-chat\"\n\
+                          [models.priced.price]\ninput = 2\ncached_input = 1\noutput = 10\n";
+    let cases = [false, true]
+        .into_iter()
+        .flat_map(|background_turn| stores().into_iter().map(move |store| (store, background_turn)));
+    for (store, background_turn) in cases {
+        let place = format!("{} {background_turn}", store.name);
+        let mut workshop = Workshop::with(&store, setup().extra(PRICED)).await;
+        workshop.put("weather", json!({})).await;
+        workshop.service.always_for("/weather", Reply::hang());
+        let budget = json!({"budget": {"amount": 100_000, "unit": "tokens", "period": "total"}});
+        let client = workshop.client().with_header("x-amalgam-user", "anna");
+        set(&client, "users/anna", &budget).await;
+        workshop.script(Wire::Chat, Delivery::Stream, &[calls("call_1", "weather", "Oslo")]);
+        let request = if background_turn { background() } else { question() };
+        let mut request = asking(Wire::Chat, Delivery::Stream, &request);
+        request["model"] = json!("priced");
+        let mut stream = client.post_stream("/v1/responses", &request).await;
+        let created = stream.next_of_type("response.created").await;
+        let id = id_of(&created["response"]);
+        workshop.service.wait_for_requests(1).await;
+        let running = client.get("/admin/turns").await.json()["data"][0].clone();
+        assert_eq!([&running["status"], &running["id"]], [&json!("in_progress"), &json!(id)], "{place} {running}");
+        workshop.world.amalgam.kill();
+        workshop.world.start_again().await;
+        let client = workshop.client().with_header("x-amalgam-user", "anna");
+        eventually("the end of the response", 3 * FINAL, async || {
+            (retrieved(&client, id).await["status"] == "failed").then_some(())
+        })
+        .await;
+
+        // 8 × 2 + 3 × 1 + 7 × 10 micro-USD.
+        let row = client.get("/admin/turns").await.json()["data"][0].clone();
+        let usage = client.get("/admin/usage?group_by=model").await.json()["data"][0].clone();
+        for (what, counted) in [("turn", &row), ("usage", &usage)] {
+            let numbers = ["calls", "input_tokens", "cached_input_tokens", "output_tokens", "cost_usd"];
+            assert_eq!(
+                numbers.map(|name| counted[name].clone()),
+                [json!(1), json!(11), json!(3), json!(7), json!(0.000_089)],
+                "{place}: {what} {counted}"
+            );
+            assert_eq!(counted["model"], "m-chat", "{place}: {counted}");
+        }
+        assert_eq!([&row["status"], &usage["failed_turns"]], [&json!("failed"), &json!(1)], "{place} {row}");
+        let budget = eventually("the reservations of the dead process to end", 3 * FINAL, async || {
+            let budget = client.get("/admin/limits/users/anna").await.json()["usage"]["budget"].clone();
+            (budget["reserved"] == 0).then_some(budget)
+        })
+        .await;
+        assert_eq!(budget["used"], 18, "{place}");
     }
 }

@@ -61,7 +61,7 @@ async fn a_service_that_misbehaves_is_a_result_like_any_other() {
             (None, "completed".to_owned(), "gr\u{fffd}n".to_owned())
         );
         assert_calm(&workshop.world.amalgam);
-        // What did not fit was not kept in memory either.
+        // The part beyond the limit was not held in memory either.
         let status = std::fs::read_to_string(format!("/proc/{}/status", workshop.world.amalgam.pid())).unwrap();
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
         let kilobytes: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();

@@ -29,7 +29,7 @@ fn tool(url: &str) -> Value {
     json!({"description": "Looks.", "kind": "http", "settings": {"method": "GET", "url": url}})
 }
 
-/// A tool at this address is refused when it is kept, or at the latest when it runs.
+/// A tool at this address is refused when it is stored, or at the latest when it runs.
 async fn assert_unreachable(client: &Client, url: &str) {
     let answer = put_tool(client, "look", &tool(url)).await;
     if answer.status.is_client_error() {

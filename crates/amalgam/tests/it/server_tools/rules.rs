@@ -257,7 +257,7 @@ async fn an_instruction_of_a_tool_is_told_once_its_call_went_well() {
             // The first call of all fails.
             assert_eq!(told, [false, wire != Wire::Chat, true], "{} {wire:?}", store.name);
         }
-        // It was no part of what is kept.
+        // It was not part of the stored items.
         let response = workshop
             .turn(Wire::Chat, Delivery::Whole, &[calls("call_1", "weather", "Oslo"), Script::text(&["x"])], &question())
             .await;

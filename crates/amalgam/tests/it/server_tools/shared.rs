@@ -37,7 +37,7 @@ async fn a_tool_is_its_tenants_alone_unless_the_operator_shares_it() {
         assert_eq!(b.get("/admin/tools/weather").await.status, 404);
         assert_eq!(b.get("/admin/tools").await.json()["data"], json!([]));
 
-        // The operator's tool is for all tenants, and a tenant's own tool of the same name goes before it.
+        // The operator's tool is for all tenants, and a tenant's own tool with the same name takes precedence.
         let common = workshop.tool("common", json!({}));
         let refused = put_tool(&b, "weather?common=true", &common).await;
         assert_eq!(refused.status, 403, "{}", refused.text());
@@ -49,7 +49,7 @@ async fn a_tool_is_its_tenants_alone_unless_the_operator_shares_it() {
         let off = workshop.tool("weather", json!({"active": false}));
         assert_eq!(put_tool(&b, "weather", &off).await.status, 201);
         assert_eq!(shown(&called(&workshop, &b, false).await), ["function_call"], "{}", store.name);
-        // How calls went is counted for each tenant by itself.
+        // The statistics of calls are separate for each tenant.
         let count = async |client: &Client| client.get("/admin/tools/weather/statistics").await.json()["calls"].clone();
         assert_eq!((count(&a).await, count(&b).await), (json!(2), json!(1)), "{}", store.name);
     }

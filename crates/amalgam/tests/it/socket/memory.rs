@@ -170,7 +170,7 @@ async fn what_all_connections_remember_together_is_bounded() {
     assert_eq!(second.refused(&continuing(wire, "And?", &forgotten)).await, not_found());
     answers();
     assert_eq!(text_of(&first.respond(&continuing(wire, "And?", &remembered)).await), "Heard.");
-    // What a connection has remembered goes with it.
+    // The memory of a connection is released when it closes.
     drop(first);
     eventually("the first connection to be forgotten", FINAL, async || {
         answers();

@@ -4,7 +4,7 @@ use std::{collections::HashMap, time::Duration};
 
 use amalgam_testkit::{Amalgam, Database, Setup};
 
-/// A store of a test's own; it goes with its handle.
+/// A store for one test; it is removed with its handle.
 pub(crate) struct TestStore {
     /// For messages of failing tests.
     pub(crate) name: &'static str,

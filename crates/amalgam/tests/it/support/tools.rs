@@ -85,7 +85,7 @@ pub(crate) fn setup() -> Setup {
     Setup::new().tenant_key("am_workshop")
 }
 
-/// A checked response out of an answer that went well.
+/// The checked response of a successful answer.
 pub(crate) fn response_of(delivery: Delivery, answer: &HttpAnswer) -> Value {
     assert_eq!(answer.status, 200, "{}", answer.text());
     match delivery {

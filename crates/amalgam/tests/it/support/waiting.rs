@@ -72,7 +72,7 @@ pub(crate) fn id_of(response: &Value) -> &str {
     response["id"].as_str().expect("a response has an id")
 }
 
-/// Something that goes on beside the test; dropping it ends it.
+/// A task that runs beside the test; dropping it ends the task.
 pub(crate) struct Beside<T>(JoinSet<T>);
 
 /// Starts something beside the test.

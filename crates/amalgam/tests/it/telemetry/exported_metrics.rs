@@ -14,7 +14,12 @@ use crate::support::{BINARY, SOON, eventually};
 /// The families that the text of Prometheus describes.
 fn families(text: &str) -> BTreeSet<String> {
     let described = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
-    described.map(|(name, _)| name.to_owned()).collect()
+    let exported = |name: &str| match name {
+        "gen_ai_client_token_usage" => "gen_ai.client.token.usage".to_owned(),
+        "gen_ai_client_operation_duration_seconds" => "gen_ai.client.operation.duration".to_owned(),
+        name => name.to_owned(),
+    };
+    described.map(|(name, _)| exported(name)).collect()
 }
 
 /// The number of requests of a door.
@@ -55,4 +60,17 @@ async fn exported_metrics_have_the_families_and_values_of_the_text() {
     assert_eq!((point.count, point.bucket_counts.iter().sum::<u64>()), (3, 3));
     assert_eq!(point.bucket_counts.len(), point.explicit_bounds.len() + 1);
     assert!(point.sum.unwrap() > 0.0 && !durations.description.is_empty());
+    let tokens = metrics.iter().find(|metric| metric.name == "gen_ai.client.token.usage").unwrap();
+    let Some(Data::Histogram(histogram)) = &tokens.data else { panic!("{tokens:?}") };
+    let kinds: BTreeSet<String> = histogram
+        .data_points
+        .iter()
+        .map(|point| attributes(point.attributes.clone())["gen_ai.token.type"].to_string())
+        .collect();
+    assert_eq!((&*tokens.unit, kinds.len(), histogram.data_points[0].count), ("{token}", 2, 3), "{tokens:?}");
+    let of_input = attributes(histogram.data_points[0].attributes.clone());
+    assert_eq!(
+        (&of_input["gen_ai.operation.name"], &of_input["gen_ai.provider.name"], &of_input["gen_ai.request.model"]),
+        (&json!("chat"), &json!("amalgam.demo"), &json!("demo"))
+    );
 }

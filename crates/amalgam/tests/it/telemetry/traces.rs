@@ -1,4 +1,4 @@
-//! What a trace shows of a turn on each wire, and what the servers behind it are told about the trace.
+//! What a trace shows of a turn on each wire, and which trace headers upstreams and tools receive.
 
 use std::time::Duration;
 

@@ -87,7 +87,7 @@ fn replacements(original: &Value) -> Vec<Value> {
     ]
 }
 
-/// The request with one place changed; no value means that the place is gone.
+/// The request with one place changed; `None` removes the place.
 fn mutated(request: &Value, place: &str, value: Option<Value>) -> Value {
     let mut request = request.clone();
     let (parent, key) = place.rsplit_once('/').expect("a pointer has a slash");

@@ -37,7 +37,7 @@ impl Batch {
     }
 }
 
-/// What reading a source has found, besides its changed documents.
+/// The result of reading a source, besides its changed documents.
 pub(super) struct SourceState {
     pub(super) totals: ImportTotals,
     /// Documents without a file.

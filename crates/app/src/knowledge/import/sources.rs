@@ -8,12 +8,10 @@ use std::sync::Arc;
 use ignore::{DirEntry, WalkBuilder};
 use sha2::{Digest as _, Sha256};
 
-use super::ImportError;
+use super::{super::upload::PATH_BYTES, ImportError};
 
 /// Folders of build output, whatever `.gitignore` says.
 const BUILD_FOLDERS: [&str; 3] = ["node_modules", "target", "__pycache__"];
-/// The longest path of a document.
-const PATH_BYTES: usize = 440;
 /// The part of a folder's name that the name of its source begins with.
 const NAME_BYTES: usize = 40;
 

@@ -1,4 +1,4 @@
-//! Reads the tools that a request wants the server to run. Loads nothing.
+//! Reads the tools of a request that the server has to run. Loads nothing.
 
 use amalgam_core::{
     AllowedNames, ApprovalRule, Fault, McpServerRequest, SecretText, ServerTool, TenantState, ToolRequest,

@@ -194,7 +194,7 @@ impl Handler for Acts {
 }
 
 impl Acts {
-    /// How it goes before it does anything, and after.
+    /// The behaviour before the first output, and after it.
     fn moods(&self) -> (Mood, Mood) {
         let chance = &mut self.world.state().chance;
         let mut mood = |well: u32| match chance.random_range(0..well + 14) {

@@ -3,9 +3,9 @@
 use amalgam_core::{
     AuditDraft, Scope,
     store::{
-        AgentConfig, AgentProfile, AgentStore, Course, CoursePage, CourseStore, ImportCounts, MessageRecord,
-        MetadataRecord, NewUserMessage, ProcessId, QueueEntry, SessionHistory, SessionRecord, SessionStore, Stored,
-        Ticket, Within,
+        AgentConfig, AgentProfile, AgentSession, AgentStore, CatalogueStore, Conversation, Course, CoursePage,
+        CourseStore, ImportCounts, LearnerCourse, MessageRecord, MetadataRecord, NewUserMessage, OwnedBy, ProcessId,
+        QueueEntry, SessionDeletion, SessionHistory, SessionRecord, SessionStore, Stored, ThreadStore, Ticket, Within,
     },
 };
 
@@ -105,6 +105,10 @@ impl SessionStore for SimStore {
         not_simulated()
     }
 
+    fn count_client_message<'a>(&'a self, _: &'a Scope, _: u64, _: u64) -> Stored<'a, bool> {
+        not_simulated()
+    }
+
     fn sessions_within<'a>(
         &'a self,
         _: Within<'a>,
@@ -136,6 +140,93 @@ impl CourseStore for SimStore {
     }
 
     fn search_courses<'a>(&'a self, _: &'a Scope, _: &'a [String], _: u64, _: usize) -> Stored<'a, CoursePage> {
+        not_simulated()
+    }
+}
+
+impl CatalogueStore for SimStore {
+    fn courses_within<'a>(&'a self, _: Within<'a>, _: Option<i64>, _: usize) -> Stored<'a, Vec<Course>> {
+        not_simulated()
+    }
+
+    fn course_within<'a>(&'a self, _: Within<'a>, _: i64) -> Stored<'a, Option<Course>> {
+        not_simulated()
+    }
+
+    fn search_courses_within<'a>(&'a self, _: Within<'a>, _: &'a [String], _: u64, _: usize) -> Stored<'a, CoursePage> {
+        not_simulated()
+    }
+
+    fn change_courses<'a>(
+        &'a self,
+        _: Within<'a>,
+        _: Vec<Course>,
+        _: Vec<i64>,
+        _: u64,
+        _: AuditDraft,
+    ) -> Stored<'a, Option<(ImportCounts, u64)>> {
+        not_simulated()
+    }
+
+    fn learner_courses_within<'a>(
+        &'a self,
+        _: Within<'a>,
+        _: Option<&'a str>,
+        _: Option<(&'a str, i64)>,
+        _: usize,
+    ) -> Stored<'a, Vec<LearnerCourse>> {
+        not_simulated()
+    }
+
+    fn change_learner_courses<'a>(
+        &'a self,
+        _: Within<'a>,
+        _: Vec<LearnerCourse>,
+        _: Vec<(String, i64)>,
+        _: AuditDraft,
+    ) -> Stored<'a, Option<u64>> {
+        not_simulated()
+    }
+
+    fn delete_learner<'a>(&'a self, _: Within<'a>, _: &'a str, _: AuditDraft) -> Stored<'a, u64> {
+        not_simulated()
+    }
+}
+
+impl ThreadStore for SimStore {
+    fn close_session<'a>(&'a self, _: Within<'a>, _: i64, _: u64, _: AuditDraft) -> Stored<'a, Option<bool>> {
+        not_simulated()
+    }
+
+    fn delete_session_within<'a>(&'a self, _: Within<'a>, _: i64, _: AuditDraft) -> Stored<'a, SessionDeletion> {
+        not_simulated()
+    }
+
+    fn agent_sessions_within<'a>(
+        &'a self,
+        _: Within<'a>,
+        _: Option<&'a str>,
+        _: Option<&'a str>,
+        _: usize,
+    ) -> Stored<'a, Vec<OwnedBy<AgentSession>>> {
+        not_simulated()
+    }
+
+    fn agent_session_within<'a>(&'a self, _: Within<'a>, _: &'a str) -> Stored<'a, Option<OwnedBy<AgentSession>>> {
+        not_simulated()
+    }
+
+    fn conversations_within<'a>(
+        &'a self,
+        _: Within<'a>,
+        _: Option<&'a str>,
+        _: Option<&'a str>,
+        _: usize,
+    ) -> Stored<'a, Vec<OwnedBy<Conversation>>> {
+        not_simulated()
+    }
+
+    fn conversation_within<'a>(&'a self, _: Within<'a>, _: &'a str) -> Stored<'a, Option<OwnedBy<Conversation>>> {
         not_simulated()
     }
 }

@@ -1,4 +1,4 @@
-//! What must be true of every turn, however it went.
+//! Invariants of every turn, with any outcome.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ pub(super) enum Received {
     Stream,
     /// Nothing more: it has left.
     Left,
-    /// Nothing more: the process is gone.
+    /// There are no further observations: the process died.
     Died,
 }
 

@@ -372,6 +372,10 @@ impl ResponseStore for SimStore {
         not_simulated()
     }
 
+    fn end_response<'a>(&'a self, _: &'a Scope, _: &'a str, _: u64) -> Stored<'a, Option<StoredResponse>> {
+        not_simulated()
+    }
+
     fn events<'a>(&'a self, _: &'a Scope, _: &'a str, _: Option<u64>, _: usize) -> Stored<'a, Option<EventTail>> {
         not_simulated()
     }
@@ -383,6 +387,10 @@ impl Store for SimStore {
     }
 
     fn ping(&self) -> Stored<'_, ()> {
+        not_simulated()
+    }
+
+    fn size(&self, _: Operator) -> Stored<'_, u64> {
         not_simulated()
     }
 }

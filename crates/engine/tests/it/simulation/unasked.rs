@@ -3,13 +3,14 @@
 use amalgam_core::{
     Admin, AuditDraft, AuditHead, AuditRow, Operator, Scope, TenantState,
     store::{
-        AppendOutcome, Approval, AuditFilter, AuditStore, BankOf, BankStore, BankTool, Conversation, ConversationItem,
-        ConversationStore, Decision, DecisionOutcome, KeyRecord, Listing, NewItem, NewKey, Page, Stored, TenancyStore,
-        TenantChange, TenantRecord, ToolStatistics, TurnCursor, TurnFilter, TurnPage, TurnsOf, UsageQuery, UsageStore,
-        UsageSums,
+        AppendOutcome, Approval, AuditFilter, AuditStore, BankOf, BankStore, BankTool, CallBodies, Conversation,
+        ConversationItem, ConversationStore, Decision, DecisionOutcome, EventChunk, KeyRecord, Listing, NewItem,
+        NewKey, Page, RecentTurns, ResponseSettingsStore, Stored, StoredCall, TenancyStore, TenantChange, TenantRecord,
+        ToolStatistics, TurnCursor, TurnDetailStore, TurnFilter, TurnPage, TurnsOf, UsageQuery, UsageStore, UsageSums,
     },
 };
 use amalgam_protocol::Json;
+use bytes::Bytes;
 
 use super::store::{SimStore, not_simulated};
 
@@ -77,6 +78,16 @@ impl BankStore for SimStore {
 
     fn use_approval<'a>(&'a self, _: &'a Scope, id: &'a str, _: &'a str) -> Stored<'a, bool> {
         Box::pin(self.use_up(id))
+    }
+}
+
+impl ResponseSettingsStore for SimStore {
+    fn response_settings<'a>(&'a self, _: &'a Scope, _: Vec<String>) -> Stored<'a, Vec<Option<Bytes>>> {
+        not_simulated()
+    }
+
+    fn replace_response_settings<'a>(&'a self, _: &'a Scope, _: &'a str, _: Bytes) -> Stored<'a, bool> {
+        not_simulated()
     }
 }
 
@@ -179,6 +190,36 @@ impl TenancyStore for SimStore {
     }
 
     fn remember<'a>(&'a self, _: Operator, _: &'a str, _: &'a str, _: bool) -> Stored<'a, String> {
+        not_simulated()
+    }
+}
+
+impl TurnDetailStore for SimStore {
+    fn turn_calls<'a>(&'a self, _: Admin<'a>, _: &'a str, _: CallBodies) -> Stored<'a, Vec<StoredCall>> {
+        not_simulated()
+    }
+
+    fn turn_events<'a>(&'a self, _: Admin<'a>, _: &'a str, _: Option<u64>, _: usize) -> Stored<'a, Vec<EventChunk>> {
+        not_simulated()
+    }
+
+    fn response_of_item<'a>(&'a self, _: Admin<'a>, _: amalgam_core::Stem) -> Stored<'a, Option<String>> {
+        not_simulated()
+    }
+
+    fn response_of_call<'a>(&'a self, _: Admin<'a>, _: &'a str) -> Stored<'a, Option<String>> {
+        not_simulated()
+    }
+
+    fn recent_turns<'a>(&'a self, _: TurnsOf<'a>, _: u64, _: usize, _: usize) -> Stored<'a, RecentTurns> {
+        not_simulated()
+    }
+
+    fn has_turns<'a>(&'a self, _: TurnsOf<'a>) -> Stored<'a, bool> {
+        not_simulated()
+    }
+
+    fn turn_before<'a>(&'a self, _: Admin<'a>, _: &'a str, _: u64) -> Stored<'a, Option<String>> {
         not_simulated()
     }
 }

@@ -147,7 +147,7 @@ impl World {
         heir.expect("a world has an heir until its end").register_process(life).await.unwrap();
     }
 
-    /// A pause of at most so many milliseconds; none at all half of the time.
+    /// A pause of at most this number of milliseconds; none half of the time.
     pub(super) async fn pause(&self, most_ms: u64) {
         let pause = {
             let chance = &mut self.state().chance;

@@ -34,7 +34,7 @@ fn asks_to_buy() -> Arc<Scripted> {
     ])])
 }
 
-/// A call that was asked for in a turn of its own, and that its caller has agreed to.
+/// A call that another turn has requested, and that its caller has approved.
 async fn agreed(bench: &Bench, buy: &ServerTool, delivery: Delivery) -> Approval {
     let first = bench.play(&asks_to_buy(), delivery, vec![buy.clone(), echo("look")]).await;
     let asked = first["output"][0]["id"].as_str().unwrap();
@@ -82,7 +82,7 @@ async fn what_was_approved_comes_first_in_the_next_turn() {
         let record = bench.record(response["id"].as_str().unwrap()).await;
         assert_eq!(record.tools[0].outcome.as_ref().unwrap().output.raw().text(), output);
         let ran = ran.lock().unwrap();
-        // Whatever happens to this turn, the service can tell that it is the same call.
+        // Even if this turn is repeated, the service can recognise the same call.
         assert!(ran.len() == 1 && ran.iter().all(|seen| seen.key == asked && seen.call_id == "c1"));
         let requests = model.requests.lock().unwrap();
         let said = [r#"call 0: buy {"n":1}"#.to_owned(), format!("output 0: {output}")];

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use amalgam_core::{
     Delivery, Fault, Policy, Rights, Scope, ServerTool, Store, TenantState, ToolOutput,
-    store::{StoredResponse, TurnRecord},
+    store::{CallBodies, StoredResponse, Transcript, TurnRecord},
 };
 use amalgam_engine::{Admission, AdmissionSettings, Engine, Run, ToolLimits};
 use amalgam_store_sqlite::{Sqlite, SqliteOptions};
@@ -77,6 +77,14 @@ impl Bench {
     pub(super) async fn record(&self, id: &str) -> TurnRecord {
         let admin = Scope::authenticated(1, "boss", TenantState::Stored, Rights::ADMIN);
         self.store.turn(admin.admin().unwrap(), id).await.unwrap().unwrap()
+    }
+
+    /// The model calls of a turn as an administrator sees them.
+    #[expect(clippy::disallowed_methods, reason = "a caller of a test needs no credential")]
+    pub(super) async fn calls(&self, id: &str) -> Vec<Transcript> {
+        let admin = Scope::authenticated(1, "boss", TenantState::Stored, Rights::ADMIN);
+        let calls = self.store.turn_calls(admin.admin().unwrap(), id, CallBodies::All).await.unwrap();
+        calls.into_iter().map(|stored| stored.call).collect()
     }
 
     /// Waits until a response has ended.

@@ -93,8 +93,8 @@ async fn every_round_is_kept_with_its_whole_request() {
         let mut turn = bench.turn(&model, delivery, vec![echo("look")]);
         turn.body = &body;
         let response = bench.run(turn).await;
-        let record = bench.record(response["id"].as_str().unwrap()).await;
-        let kept: Vec<_> = record.transcripts.iter().map(|call| (call.number, call.request.clone())).collect();
+        let calls = bench.calls(response["id"].as_str().unwrap()).await;
+        let kept: Vec<_> = calls.iter().map(|call| (call.number, call.request.clone())).collect();
         let requests = model.requests.lock().unwrap();
         let sent = requests.iter().enumerate().map(|(at, asked)| (at as u32, asked.said.join("\n").into()));
         assert_eq!(kept, sent.collect::<Vec<_>>());

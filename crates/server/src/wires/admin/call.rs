@@ -1,4 +1,4 @@
-//! What the handlers of `/admin` share: the tenant that a request addresses, its body, and the answers.
+//! The common parts of the handlers of `/admin`: the tenant that a request addresses, its body, and the answers.
 
 use amalgam_administration::{Administration, operator, tenant_scope};
 use amalgam_core::{Fault, Operator, Scope, store::Page};
@@ -52,7 +52,7 @@ impl Call {
         }
     }
 
-    /// The caller as an administrator of the tenant in the query, else of its own.
+    /// The caller as an administrator of the tenant in the query, or of its own tenant if the query names none.
     pub(in crate::wires) async fn tenant(&self) -> Result<Scope, Fault> {
         tenant_scope(&*self.app.store, &self.scope, self.tenant_id()?).await
     }
@@ -82,7 +82,7 @@ pub(in crate::wires) fn stored((object, new): (impl Serialize, bool)) -> Answer 
     Ok(if new { (StatusCode::CREATED, response).into_response() } else { response })
 }
 
-/// The same for an object with a secret, which no cache may keep.
+/// The same for an object with a secret, which caches must not store.
 pub(in crate::wires) fn secret(object: &impl Serialize) -> Answer {
     Ok(([(header::CACHE_CONTROL, "no-store")], shown(object)?).into_response())
 }

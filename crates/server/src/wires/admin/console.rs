@@ -80,7 +80,7 @@ pub(super) async fn redeem_link(State(app): State<Arc<App>>, request: Request) -
     let browser =
         Browser { name: browser_name(request.headers()), address: address.map(|address| address.to_string()) };
     let body = read_json(request, limits, &app.memory).await?.1;
-    // The link admits any holder, so that the audit knows only the address.
+    // Any holder of the link can use it, so the audit records only the address.
     let actor = Actor { origin: browser.address.clone(), ..Actor::server(None) };
     let owner = Administration::new(&app, actor.clone()).redeem_console_link(app.auth.pepper(), &body).await?;
     let Some(owner) = owner else { return Err(app.auth.failed_attempt(address).into()) };

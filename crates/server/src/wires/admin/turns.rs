@@ -5,10 +5,11 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use amalgam_administration::{
     Administration,
     turn_list::{TurnQuery, TurnRow},
+    turns::EVENT_PAGE,
 };
 use amalgam_core::{
     Actor, Fault, Scope,
-    store::{Order, Page},
+    store::{CallBodies, Order, Page},
 };
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
@@ -42,7 +43,39 @@ pub(super) async fn list(call: Call) -> Answer {
 
 pub(super) async fn retrieve(call: Call) -> Answer {
     let scope = call.tenant().await?;
-    shown(&call.administration().turn(&scope, call.id()).await?)
+    let bodies = match call.query.get("bodies").is_none() || call.query.flag("bodies")? {
+        true => CallBodies::All,
+        false => CallBodies::None,
+    };
+    shown(&call.administration().turn(&scope, call.id(), bodies).await?)
+}
+
+/// One model call with its exact request and answer.
+pub(super) async fn retrieve_call(call: Call) -> Answer {
+    let scope = call.tenant().await?;
+    shown(&call.administration().turn_call(&scope, call.id(), call.path.text(1)).await?)
+}
+
+/// What the prompt of a model call consists of.
+pub(super) async fn context(call: Call) -> Answer {
+    let scope = call.tenant().await?;
+    let number = call.query.number("call")?.map_or(Ok(0), u32::try_from);
+    let number = number.map_err(|_| Fault::invalid("call", "Invalid value for 'call': no turn has so many calls."))?;
+    shown(&call.administration().turn_context(&scope, call.id(), number).await?)
+}
+
+/// The stored events, page by page.
+pub(super) async fn events(call: Call) -> Answer {
+    let scope = call.tenant().await?;
+    let limit = call.query.page_of(EVENT_PAGE.0, EVENT_PAGE.1)?.limit;
+    shown(&call.administration().turn_events(&scope, call.id(), call.query.number("after")?, limit).await?)
+}
+
+/// The last 24 hours.
+pub(super) async fn overview(call: Call) -> Answer {
+    let scope = call.tenant().await?;
+    let running = call.app.engine.running_turns();
+    shown(&amalgam_administration::overview::overview(&call.app, call.actor(), &scope, running).await?)
 }
 
 /// Streams turns as they begin and end. The first events are the turns of the last minute.

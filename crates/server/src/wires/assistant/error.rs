@@ -1,6 +1,7 @@
 //! Faults in the format of this wire: a map of fields, or `{"detail": text}`.
 
 use amalgam_app::assistant::{DISABLED, RespondError};
+use amalgam_assistant::request::FieldFaults;
 use amalgam_core::{Fault, FaultKind, StoreError};
 use amalgam_protocol::Writer;
 use axum::response::{IntoResponse, Response};
@@ -12,6 +13,10 @@ use crate::{
 
 /// The message for every failure of the server or an upstream. RNCC-18
 pub(super) const UNAVAILABLE: &str = "AI service is temporarily unavailable.";
+
+/// The codes of faults that concern browser tokens: a page decides by them, so they are shown with their message.
+const CLIENT_CODES: [&str; 5] =
+    ["token_expired", "origin_not_allowed", "route_not_allowed", "agent_not_allowed", "message_budget_spent"];
 
 /// An error of this wire.
 #[derive(Debug)]
@@ -35,14 +40,18 @@ impl From<Fault> for AssistantError {
 impl From<RespondError> for AssistantError {
     fn from(error: RespondError) -> Self {
         match error {
-            RespondError::Fields(faults) => {
-                let mut writer = Writer::default();
-                faults.write(&mut writer);
-                Self::Fields(writer.into_bytes())
-            }
+            RespondError::Fields(faults) => faults.into(),
             RespondError::MissingKey(variable) => Self::NoKey(variable),
             RespondError::Fault(fault) => Self::Fault(fault),
         }
+    }
+}
+
+impl From<FieldFaults> for AssistantError {
+    fn from(faults: FieldFaults) -> Self {
+        let mut writer = Writer::default();
+        faults.write(&mut writer);
+        Self::Fields(writer.into_bytes())
     }
 }
 
@@ -58,10 +67,13 @@ impl AssistantError {
             Self::Fields(fields) => (400, fields.clone()),
             Self::NoKey(variable) => (503, detail(&format!("{variable} is not configured."))),
             Self::Disabled => (403, detail(DISABLED)),
-            Self::Fault(fault) => {
-                let (status, text) = status_and_text(fault);
-                (status, detail(text))
-            }
+            Self::Fault(fault) => match fault.code.as_deref().filter(|code| CLIENT_CODES.contains(code)) {
+                Some(code) => (fault.kind.status(), detail_and_code(&fault.message, code)),
+                None => {
+                    let (status, text) = status_and_text(fault);
+                    (status, detail(text))
+                }
+            },
         }
     }
 }
@@ -105,6 +117,15 @@ fn status_and_text(fault: &Fault) -> (u16, &str) {
 fn detail(text: &str) -> Vec<u8> {
     let mut writer = Writer::with_capacity(text.len() + 16);
     writer.object(|writer| writer.key("detail").string(text));
+    writer.into_bytes()
+}
+
+fn detail_and_code(text: &str, code: &str) -> Vec<u8> {
+    let mut writer = Writer::with_capacity(text.len() + 64);
+    writer.object(|writer| {
+        writer.key("detail").string(text);
+        writer.key("code").string(code);
+    });
     writer.into_bytes()
 }
 

@@ -70,7 +70,7 @@ pub(super) async fn respond(Call { app, scope, .. }: Call, request: Request) -> 
     named(&app, &scope, body).await
 }
 
-fn parse(body: &Bytes) -> Result<Json, Fault> {
+pub(super) fn parse(body: &Bytes) -> Result<Json, Fault> {
     Json::parse(body)
         .map_err(|error| Fault::new(FaultKind::Invalid, format!("JSON parse error - {error}")).code("invalid_json"))
 }
@@ -192,7 +192,7 @@ fn streamed(
 }
 
 /// The ids of a turn's messages, from the settings of its response.
-fn messages_of(settings: &Bytes) -> Result<Option<MessageIds>, Fault> {
+pub(super) fn messages_of(settings: &Bytes) -> Result<Option<MessageIds>, Fault> {
     let settings = Bytes::from([b"{".as_slice(), settings, b"}"].concat());
     let settings = Raw::parse(&settings).map_err(Fault::internal)?;
     Ok(settings.get("metadata").and_then(MessageIds::read))

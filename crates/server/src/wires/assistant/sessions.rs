@@ -1,5 +1,6 @@
 //! `GET /api/v2/ai-agent/sessions/…`: a user's own threads, for display in a front end.
 
+use amalgam_app::assistant::write_tool_results;
 use amalgam_core::{Fault, FaultKind};
 use amalgam_protocol::Writer;
 use axum::response::Response;
@@ -52,6 +53,7 @@ pub(super) async fn messages(Call { app, scope, path, query, .. }: Call) -> Resu
                 writer.key("role").string(&message.role);
                 writer.key("message").string(&message.content);
                 writer.key("created_at").number(message.created_at_ms / 1000);
+                write_tool_results(writer, message.metadata.iter());
             });
         }
     }))

@@ -214,7 +214,7 @@ async fn failed(
     answer.map(Box::new).map_err(|fault| ExecuteError::from(fault).with_identity(step.identity()))
 }
 
-/// Answers a retry from the store, as soon as the answer is there.
+/// Answers a retry from the store, as soon as the answer is stored.
 async fn answer_retry(
     app: &Arc<App>,
     scope: &Scope,

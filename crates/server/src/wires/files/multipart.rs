@@ -16,18 +16,18 @@ const MAX_BOUNDARY_BYTES: usize = 70;
 
 /// One field of a form.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Part {
+pub(in crate::wires) struct Part {
     /// The field's name.
-    pub(super) name: String,
+    pub(in crate::wires) name: String,
     /// The client's name for the file.
-    pub(super) filename: Option<String>,
+    pub(in crate::wires) filename: Option<String>,
     /// The client's content type for the file.
-    pub(super) content_type: Option<String>,
-    pub(super) content: Bytes,
+    pub(in crate::wires) content_type: Option<String>,
+    pub(in crate::wires) content: Bytes,
 }
 
 /// Checks that the headers announce a form; returns its boundary if it is valid.
-pub(super) fn expect_form(headers: &HeaderMap) -> Result<Option<String>, Fault> {
+pub(in crate::wires) fn expect_form(headers: &HeaderMap) -> Result<Option<String>, Fault> {
     let unsupported = |message: &'static str| Fault::new(FaultKind::UnsupportedMedia, message);
     if headers.get(header::CONTENT_ENCODING).is_some_and(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
     {
@@ -48,7 +48,7 @@ pub(super) fn expect_form(headers: &HeaderMap) -> Result<Option<String>, Fault> 
 }
 
 /// The parts of a form, in order.
-pub(super) fn parts(body: &Bytes, boundary: &str) -> Result<Vec<Part>, Fault> {
+pub(in crate::wires) fn parts(body: &Bytes, boundary: &str) -> Result<Vec<Part>, Fault> {
     let mut rest = Rest { body, at: 0, line: format!("\r\n--{boundary}") };
     let mut parts = Vec::new();
     let mut more = rest.skip_preamble()?;
@@ -218,7 +218,7 @@ fn extended(parameters: &str) -> Option<String> {
     charset.eq_ignore_ascii_case("utf-8").then(|| decoded.into_owned())
 }
 
-pub(super) fn malformed(why: &str) -> Fault {
+pub(in crate::wires) fn malformed(why: &str) -> Fault {
     Fault::new(FaultKind::Invalid, format!("We could not read the form of your request: {why}."))
         .code("invalid_multipart")
 }

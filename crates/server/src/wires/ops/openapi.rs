@@ -23,34 +23,43 @@ macro_rules! data {
 
 const BASE: [(&str, &str); 1] = data!["document.json"];
 
-const PATHS: [(&str, &str); 17] = data![
+const PATHS: [(&str, &str); 23] = data![
     "paths/agents.json",
     "paths/assistant.json",
     "paths/audit.json",
+    "paths/chat_completions.json",
     "paths/console.json",
     "paths/conversations.json",
+    "paths/embeddings.json",
+    "paths/courses.json",
     "paths/execute.json",
     "paths/files.json",
     "paths/knowledge.json",
     "paths/limits.json",
+    "paths/messages.json",
     "paths/models.json",
     "paths/modes.json",
     "paths/operations.json",
     "paths/responses.json",
+    "paths/system.json",
     "paths/tenants.json",
+    "paths/threads.json",
     "paths/tools.json",
     "paths/turns.json",
     "paths/webhooks.json",
 ];
 
-const SCHEMAS: [(&str, &str); 13] = data![
+const SCHEMAS: [(&str, &str); 16] = data![
     "schemas/assistant.json",
+    "schemas/chat_completions.json",
     "schemas/content.json",
+    "schemas/embeddings.json",
     "schemas/errors.json",
     "schemas/events.json",
     "schemas/execute.json",
     "schemas/files.json",
     "schemas/items.json",
+    "schemas/messages.json",
     "schemas/models.json",
     "schemas/request.json",
     "schemas/response.json",

@@ -30,7 +30,7 @@ fn parsed() -> Value {
     serde_json::from_str(document()).unwrap()
 }
 
-/// What a value has against the shape of this name.
+/// The violations of a value against the schema with this name.
 fn complaints(shape: &str, value: &Value) -> Vec<String> {
     let components = &parsed()["components"];
     assert!(components["schemas"].get(shape).is_some(), "{shape}");
@@ -44,7 +44,7 @@ fn assert_valid(shape: &str, value: &Value) {
     assert_eq!(complaints(shape, value), Vec::<String>::new(), "{value:#}");
 }
 
-/// With `UPDATE_DOCS=1` the committed copy is written anew instead of compared.
+/// With `UPDATE_DOCS=1` the committed copy is replaced instead of compared.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the switch is for the one who runs the tests")]
 fn the_committed_copy_is_the_document() {
@@ -93,7 +93,7 @@ fn the_operations_are_those_of_the_route_table_and_the_public_ones_are_marked() 
     assert_eq!(described.len(), ROUTES.len());
 }
 
-/// What a reference leads to, or the value itself.
+/// The target of a reference, or the value itself.
 fn found<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
     match value.get("$ref").and_then(Value::as_str) {
         Some(reference) => document.pointer(reference.strip_prefix('#').unwrap()).unwrap(),
@@ -156,14 +156,21 @@ fn the_examples_are_read_by_the_server_and_fit_their_shapes() {
 #[test]
 fn the_requests_of_the_readme_are_read_by_the_server() {
     let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md")).unwrap();
-    // A variable of the shell stands between two quotes of its own.
+    // A variable of the shell is written between two quotes of its own.
     let readme = readme.replace("'$first'", "resp_1").replace("'$session'", "sess_1");
     let bodies: Vec<&str> = readme.split("-d '").skip(1).map(|rest| rest.split('\'').next().unwrap()).collect();
     assert!(bodies.len() >= 4);
     for body in bodies {
         let value: Value = serde_json::from_str(body).unwrap();
         // What is said to an assistant or in a session is a body of another door.
-        let other = [("message", "Respond"), ("Instruction", "AgentUserTurn"), ("Mode", "NewAgentSession")];
+        let other = [
+            ("message", "Respond"),
+            ("Instruction", "AgentUserTurn"),
+            ("Mode", "NewAgentSession"),
+            // A message has to bound its answer.
+            ("max_tokens", "CreateMessage"),
+            ("messages", "CreateChatCompletion"),
+        ];
         if let Some((_, schema)) = other.iter().find(|(field, _)| value.get(field).is_some()) {
             assert_valid(schema, &value);
             continue;
@@ -179,7 +186,7 @@ fn the_requests_of_the_readme_are_read_by_the_server() {
 fn the_request_has_exactly_the_fields_that_are_read() {
     let properties = &parsed()["components"]["schemas"]["CreateResponse"]["properties"];
     let described: BTreeSet<&str> = properties.as_object().unwrap().keys().map(String::as_str).collect();
-    // Null is not said: what is left over is a field that the reader does not know.
+    // A null counts as absent; `extra` then has the fields that the reader does not know.
     let nulls: Map<String, Value> = described.iter().map(|name| ((*name).to_owned(), Value::Null)).collect();
     let text = Value::Object(nulls).to_string();
     let parameters: ResponseParameters = text.parse().unwrap();
@@ -189,8 +196,11 @@ fn the_request_has_exactly_the_fields_that_are_read() {
     let own = |line: &str| line.starts_with("    ") && !line.starts_with("     ");
     let read: BTreeSet<&str> =
         printed.lines().filter(|line| own(line)).filter_map(|line| line.split(':').next()).collect();
-    let read: BTreeSet<&str> =
-        read.into_iter().map(str::trim).filter(|name| !matches!(*name, "extra" | "nulls" | "}," | "],")).collect();
+    let read: BTreeSet<&str> = read
+        .into_iter()
+        .map(str::trim)
+        .filter(|name| !matches!(*name, "chat_fields" | "extra" | "nulls" | "}," | "],"))
+        .collect();
     assert_eq!(described, read);
 }
 
@@ -355,7 +365,7 @@ fn what_the_server_sends_fits_the_shapes_that_are_published_for_it() {
             seen.insert(shape);
         }
     }
-    // Nothing that is published as ours was left out of this test.
+    // This test covers every schema that is published as this server's own.
     let published = document["components"]["schemas"].as_object().unwrap().keys().map(String::as_str);
     let expected: BTreeSet<&str> =
         published.filter(|name| name.ends_with("Event") && !matches!(*name, "StreamEvent" | "PassedEvent")).collect();
@@ -418,7 +428,7 @@ fn the_response_has_exactly_the_published_keys() {
     let document = parsed();
     let shape = &document["components"]["schemas"]["Response"];
     let mut published: BTreeSet<&String> = shape["properties"].as_object().unwrap().keys().collect();
-    // The one key that is only there when there is something to tell.
+    // The one key that is left out if there is no conversation.
     assert!(published.remove(&"conversation".to_owned()));
     assert_eq!(sent, published);
     assert_eq!(shape["required"].as_array().unwrap().len(), 32);
@@ -504,7 +514,7 @@ async fn settings_diffs_and_diagnoses_fit_the_shapes_that_are_published_for_them
         let body = &document["paths"][path][method]["requestBody"]["content"]["application/json"];
         assert_valid(shape, &body["example"]);
     }
-    // Every setting has words of its own.
+    // Every setting has a description of its own.
     let shown = document["components"]["schemas"]["ChangeConfig"]["properties"].as_object().unwrap();
     for (name, setting) in shown {
         assert_ne!(setting["description"].as_str(), Some(name.as_str()), "{name}");

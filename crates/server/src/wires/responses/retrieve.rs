@@ -44,7 +44,7 @@ pub(super) async fn delete(Call { app, scope, path, .. }: Call) -> Result<Respon
     let id = path.id(RESPONSE)?;
     match app.store.delete_response(&scope, &id).await? {
         true => {
-            // A running turn has no reader any more.
+            // No caller can read the result of a running turn any more.
             app.engine.cancel(&id);
             Ok(answer::deleted(&id, "response"))
         }

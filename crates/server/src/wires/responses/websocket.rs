@@ -39,7 +39,7 @@ use tokio::{
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tracing::debug;
 
-use self::client::{Client, End};
+use self::client::{Client, End, RefusalLog};
 use self::message::{Create, Lane, in_lane};
 use self::unstored_responses::UnstoredResponses;
 use crate::{
@@ -80,10 +80,11 @@ async fn serve<S>(
     let current = current.into();
     let app = current.load();
     let limits = app.whole_body();
+    let opened_by = upgrade.extensions.get::<Scope>().cloned();
     let connection = Connection {
         strict: is_strict(&upgrade.headers),
         upgrade: http::Request::from_parts(upgrade, ()),
-        client: Client::new(stream, limits, &app.memory).await,
+        client: Client::new(stream, limits, &app.memory, RefusalLog { log: Arc::clone(&app.log), opened_by }).await,
         // No more than a request could send instead.
         responses: UnstoredResponses::new(limits.bytes, &app.connection_memory),
         draining,
@@ -274,10 +275,16 @@ where
 }
 
 async fn admitted(app: &App, upgrade: &http::Request<()>) -> Result<Scope, Fault> {
-    match app.auth.admit(upgrade, RequiredRight::Use, &Page::Own) {
+    let scope = match app.auth.admit(upgrade, RequiredRight::Use, &Page::Own) {
         CallerLookup::Done(admitted) => admitted,
         CallerLookup::Pending(lookup) => lookup.await,
-    }
+    }?;
+    // Its turns have the id of the upgrade, and spans below that of it.
+    let opened = upgrade.extensions().get::<Scope>().and_then(Scope::request);
+    Ok(match opened {
+        Some(opened) => scope.with_request(Arc::new(opened.continued())),
+        None => scope,
+    })
 }
 
 /// Waits for the shutdown to begin.

@@ -1,4 +1,4 @@
-//! A WebSocket with no model behind it: what it refuses, and when it ends. Time is paused.
+//! A WebSocket without a model: what it refuses, and when it ends. Time is paused.
 
 use amalgam_core::TenantState;
 use futures_util::SinkExt;
@@ -37,7 +37,7 @@ impl Talk {
         self.client.send(Message::text(message.to_string())).await.unwrap();
     }
 
-    /// Sends a frame as it stands here; its mask hides nothing.
+    /// Sends a frame with exactly this payload; its mask changes nothing.
     async fn say_in_frame(&mut self, first: u8, payload: &[u8]) {
         let length = u16::try_from(payload.len()).unwrap().to_be_bytes();
         let frame = [&[first, 0xfe], &length[..], &[0; 4], payload].concat();
@@ -62,7 +62,7 @@ impl Talk {
         (event["status"].as_u64().unwrap(), event["error"]["code"].as_str().unwrap().to_owned())
     }
 
-    /// The code that the server closes with; then nothing runs any more.
+    /// The code that the server closes with; all its tasks have ended then.
     async fn closed(mut self) -> u16 {
         let code = loop {
             match self.client.next().await {
@@ -156,7 +156,7 @@ async fn a_client_that_answers_pings_stays() {
         pings += 1;
     }
     assert_eq!(pings, 20);
-    // It is still heard; by now the store is asked who it is, which knows of no tenant.
+    // The connection still reads. By now the server asks the store for the caller, and the store has no tenant.
     talk.say(create()).await;
     assert_eq!(talk.refusal().await, (401, "invalid_api_key".into()));
 }
@@ -173,7 +173,7 @@ async fn who_asks_is_found_out_again_for_every_response() {
     let mut talk = Talk::begin().await;
     talk.say(create()).await;
     assert_eq!(talk.refusal().await, (404, "model_not_found".into()));
-    // By then the store is asked, which knows of no tenant.
+    // By then the server asks the store for the caller, and the store has no tenant.
     tokio::time::sleep(Duration::from_secs(10)).await;
     talk.say(create()).await;
     assert_eq!(talk.refusal().await, (401, "invalid_api_key".into()));

@@ -32,7 +32,7 @@ pub(crate) async fn an_approval_is_read_back_as_it_was_asked(store: Engine) {
         let seen = store.approval_of_tenant(boss().admin().unwrap(), &approval.id).await.unwrap();
         assert_eq!(seen, Some(approval));
     }
-    // Whose it is, and of what, says the turn that asks.
+    // The requesting turn determines the owner and the response of an approval.
     let turn = Turn::new("hi");
     let claims = Approval { user: "bert".into(), response_id: "resp_x".into(), ..asked(&turn, "mcpr_3") };
     keep(&store, &anna(), TurnWrite { approvals: vec![claims], ..turn.whole(None) }).await;
@@ -51,7 +51,7 @@ pub(crate) async fn the_first_decision_stands(store: Engine) {
         assert_eq!(answer, Some(DecisionOutcome::Stands(stands.clone())));
         assert_eq!(store.approval(&anna(), id).await.unwrap().as_ref(), Some(&*stands));
 
-        // The same again, from whomever and whenever, changes nothing; the other one comes too late.
+        // The same decision again, by any user and at any time, changes nothing; the opposite one comes too late.
         let again = Decision { by: "boss".into(), ..decision(approve, NOW + 9_999) };
         let answer = store.decide_as_admin(boss().admin().unwrap(), id, again, audit()).await.unwrap();
         assert_eq!(answer, Some(DecisionOutcome::Stands(stands.clone())));

@@ -53,7 +53,7 @@ pub(crate) async fn a_tool_is_read_back_as_it_was_put(store: Engine) {
         assert_eq!(store.tool(of(&anna), "full").await.unwrap(), Some(again));
     }
 
-    // Where a tool is put says whose it is.
+    // The bank that a tool is put into determines its owner.
     let common = BankTool { common: true, ..tool("full") };
     assert!(store.put_tool(COMMON(), tool("full"), audit()).await.unwrap());
     assert_eq!(store.tool(COMMON(), "full").await.unwrap(), Some(common));
@@ -174,7 +174,7 @@ pub(crate) async fn settings_are_sealed_anew_only_where_they_are_unchanged(store
 }
 
 pub(crate) async fn no_tenant_has_the_number_of_the_common_bank(store: Engine) {
-    // Its administrators would make tools for everybody.
+    // The administrators of such a tenant would create tools for all tenants.
     let made = store.create_tenant(operator(), Some(0), "nobody", TenantState::Stored, NOW, audit()).await.unwrap();
     assert_eq!(made, None);
     assert_eq!(store.tenants(operator(), None, 9).await.unwrap(), []);

@@ -1,4 +1,4 @@
-//! Sessions of the strict contract: how they are kept, listed and forgotten, and the modes that they are in.
+//! Sessions of the strict contract: storing, listing and deleting them, and their modes.
 
 use amalgam_core::{
     Scope,

@@ -33,7 +33,7 @@ async fn asked(store: &Engine, scope: &Scope, ids: &Things) -> Vec<String> {
         format!("{:?}", store.conversation_history(scope, conversation).await),
         format!("{:?}", store.settle(scope, &ids.idempotency_key, id, None).await),
         format!("{:?}", store.settle(scope, &ids.idempotency_key, id, Some(Answer::Stored)).await),
-        // Last, since they would change what is asked for.
+        // Last, since they would change the results of the others.
         format!("{:?}", store.delete_conversation(scope, conversation).await),
         format!("{:?}", store.delete_response(scope, id).await),
     ]

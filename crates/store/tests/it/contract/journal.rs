@@ -91,7 +91,7 @@ pub(crate) async fn a_deleted_response_takes_its_tool_calls_along(store: Engine)
         let approvals = vec![asked(turn, id)];
         keep(&store, &anna(), TurnWrite { tools: vec![ran(0)], approvals, ..turn.whole(None) }).await;
     }
-    // Something goes on from it: its items stay, its calls do not.
+    // Another response continues it: its items stay, its calls do not.
     say(&store, &anna(), Some(&turn), "on").await;
     assert!(store.delete_response(&anna(), &turn.id).await.unwrap());
     let admin = anna();

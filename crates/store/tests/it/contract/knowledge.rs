@@ -92,6 +92,7 @@ pub(crate) async fn a_piece_is_read_back_as_it_was_brought_in(store: Engine) {
         end_line: 3,
         content: text.trim_end().into(),
         score: piece.score,
+        ranking: piece.ranking,
         embedding: None,
     };
     assert_eq!(*piece, expected);

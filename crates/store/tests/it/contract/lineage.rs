@@ -1,4 +1,4 @@
-//! Chains and forks: who sees what, however it came to be and whatever was deleted.
+//! Chains and forks: which items a response continues, in any order of writes and deletions.
 
 use std::collections::HashSet;
 
@@ -29,7 +29,7 @@ pub(crate) async fn a_fork_does_not_see_its_sibling(store: Engine) {
     let right = say(&store, &anna(), Some(&root), "right").await;
     assert_eq!(line(&store, &anna(), &left.id).await, line_of(&[&root, &left]));
     assert_eq!(line(&store, &anna(), &right.id).await, line_of(&[&root, &right]));
-    // Each goes on by itself.
+    // Each fork continues independently.
     let on = say(&store, &anna(), Some(&right), "on").await;
     assert_eq!(line(&store, &anna(), &on.id).await, line_of(&[&root, &right, &on]));
     assert_eq!(line(&store, &anna(), &left.id).await, line_of(&[&root, &left]));

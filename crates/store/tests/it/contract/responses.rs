@@ -1,8 +1,8 @@
 //! Responses: written step by step, read, cancelled, deleted.
 
 use amalgam_core::store::{
-    Base, Begin, CancelOutcome, Ending, ResponseState, Retention, StoredResponse, Transcript, TurnWrite, Within,
-    WriteOutcome,
+    Base, Begin, CallBodies, CancelOutcome, Ending, ResponseState, Retention, StoredResponse, Transcript, TurnWrite,
+    Within, WriteOutcome,
 };
 use amalgam_protocol::{ErrorObject, Json, Provenance, ReportedUsage, Status, Usage};
 use bytes::Bytes;
@@ -129,9 +129,7 @@ pub(crate) async fn a_response_that_has_ended_takes_no_more(store: Engine) {
     }
     assert_eq!(store.response(&anna(), &turn.id).await.unwrap(), before);
     assert_eq!(store.events(&anna(), &turn.id, None, 9).await.unwrap().unwrap().chunks, []);
-    let admin = anna();
-    let seen = store.turn(admin.admin().unwrap(), &turn.id).await.unwrap().unwrap();
-    assert_eq!(seen.transcripts, []);
+    assert_eq!(requests_of(&store, &turn).await, []);
 }
 
 pub(crate) async fn a_response_of_another_process_takes_nothing(store: Engine) {
@@ -254,6 +252,22 @@ pub(crate) async fn a_foreground_response_cannot_be_cancelled(store: Engine) {
     keep(&store, &anna(), running.ending()).await;
 }
 
+pub(crate) async fn every_response_can_be_ended_once(store: Engine) {
+    let running = Turn::new("hi");
+    keep(&store, &anna(), running.beginning(running.begin())).await;
+    assert_eq!(store.end_response(&scope(1, "bert"), &running.id, NOW).await.unwrap(), None);
+    assert_eq!(store.end_response(&scope(2, "anna"), &running.id, NOW).await.unwrap(), None);
+    let ended = store.end_response(&anna(), &running.id, NOW + 1).await.unwrap().expect("it is there");
+    assert_eq!((ended.status.status, ended.background), (Status::Cancelled, false));
+    assert_eq!(store.end_response(&anna(), &running.id, NOW + 2).await.unwrap(), Some(ended));
+    // The process that runs it cannot write any more.
+    assert_eq!(store.write(&anna(), running.ending().into()).await.unwrap(), WriteOutcome::Lost);
+    let done = say(&store, &anna(), None, "done").await;
+    let stands = store.response(&anna(), &done.id).await.unwrap();
+    assert_eq!(store.end_response(&anna(), &done.id, NOW + 1).await.unwrap(), stands);
+    assert_eq!(store.end_response(&anna(), "resp_absent", NOW).await.unwrap(), None);
+}
+
 pub(crate) async fn a_deleted_response_is_gone_with_its_events_and_calls(store: Engine) {
     let turn = Turn::new("hi");
     let begin = Begin { streamed: true, ..turn.begin() };
@@ -273,7 +287,7 @@ pub(crate) async fn a_deleted_response_is_gone_with_its_events_and_calls(store: 
     // Were the same id ever made again, nothing of the old response would be in it.
     keep(&store, &anna(), turn.beginning(begin)).await;
     assert_eq!(store.events(&anna(), &turn.id, None, 9).await.unwrap().unwrap().chunks, []);
-    assert_eq!(store.turn(admin.admin().unwrap(), &turn.id).await.unwrap().unwrap().transcripts, []);
+    assert_eq!(requests_of(&store, &turn).await, []);
 }
 
 pub(crate) async fn model_calls_are_kept_exactly(store: Engine) {
@@ -293,14 +307,29 @@ pub(crate) async fn model_calls_are_kept_exactly(store: Engine) {
     // An administrator sees what every user of the tenant has.
     let boss = scope(1, "boss");
     let seen = store.turn(boss.admin().unwrap(), &turn.id).await.unwrap().unwrap();
-    assert_eq!(seen.transcripts, [call(0), plain]);
+    let calls = requests_of(&store, &turn).await;
+    assert_eq!(calls, [call(0), plain]);
+    let admin = boss.admin().unwrap();
+    let second = store.turn_calls(admin, &turn.id, CallBodies::Of(1)).await.unwrap();
+    assert_eq!(second.into_iter().map(|stored| stored.call).collect::<Vec<_>>(), calls[1..]);
+    let lengths: Vec<_> = calls.iter().map(|call| (call.request.len() as u64, call.response.len() as u64)).collect();
+    let heads = store.turn_calls(admin, &turn.id, CallBodies::None).await.unwrap();
+    assert_eq!(heads.iter().map(|head| (head.request_bytes, head.response_bytes)).collect::<Vec<_>>(), lengths);
+    let without = |call: &Transcript| Transcript { request: Bytes::new(), response: Bytes::new(), ..call.clone() };
+    assert_eq!(
+        heads.into_iter().map(|head| head.call).collect::<Vec<_>>(),
+        calls.iter().map(without).collect::<Vec<_>>()
+    );
     assert_eq!(seen.user, "anna");
     assert_eq!(Some(seen.response), store.response(&anna(), &turn.id).await.unwrap());
     let elsewhere = scope(2, "anna");
     assert_eq!(store.turn(elsewhere.admin().unwrap(), &turn.id).await.unwrap(), None);
+    for bodies in [CallBodies::None, CallBodies::All, CallBodies::Of(0)] {
+        assert_eq!(store.turn_calls(elsewhere.admin().unwrap(), &turn.id, bodies).await.unwrap(), []);
+    }
 }
 
-/// A finished turn whose one call goes on from the first `shared` bytes of `earlier`'s.
+/// A finished turn whose one call shares the first `shared` bytes of `earlier`'s.
 async fn going_on(store: &Engine, earlier: Option<(&Turn, u64)>, request: &'static str, asked_at_ms: u64) -> Turn {
     let turn = Turn::new("hi");
     let base = earlier.map(|(earlier, shared)| Base { response_id: earlier.id.clone(), number: 0, shared });
@@ -311,7 +340,8 @@ async fn going_on(store: &Engine, earlier: Option<(&Turn, u64)>, request: &'stat
 
 async fn requests_of(store: &Engine, turn: &Turn) -> Vec<Transcript> {
     let admin = anna();
-    store.turn(admin.admin().unwrap(), &turn.id).await.unwrap().unwrap().transcripts
+    let calls = store.turn_calls(admin.admin().unwrap(), &turn.id, CallBodies::All).await.unwrap();
+    calls.into_iter().map(|stored| stored.call).collect()
 }
 
 fn whole(request: &'static str, asked_at_ms: u64) -> Vec<Transcript> {
@@ -371,13 +401,13 @@ pub(crate) async fn a_call_that_a_running_turn_may_build_on_stays_when_its_respo
         keep(&store, &anna(), child.beginning(begin)).await;
     }
     assert!(store.delete_response(&anna(), &parent.id).await.unwrap());
-    // Also when another one that built on it comes and goes meanwhile.
+    // Also if another response that continued it is added and deleted meanwhile.
     for child in &children {
         keep(&store, &anna(), TurnWrite { transcripts: asked(",two]", Some(&parent)), ..child.ending() }).await;
         assert_eq!(requests_of(&store, child).await, whole("[one,two]", NOW));
         assert!(store.delete_response(&anna(), &child.id).await.unwrap());
     }
-    // With the last of them it has gone, too.
+    // With the last of them it is deleted, too.
     let late = Turn::new("late");
     keep(&store, &anna(), TurnWrite { transcripts: asked(",two]", Some(&parent)), ..late.whole(None) }).await;
     assert_eq!(requests_of(&store, &late).await, asked(",two]", Some(&parent)));
@@ -429,4 +459,27 @@ pub(crate) async fn calls_and_words_of_a_turn_that_was_cancelled_from_outside_ar
     assert!(store.delete_response(&anna(), &turn.id).await.unwrap());
     store.add_unfinished(&anna(), late(0)).await.unwrap();
     assert_eq!(store.response(&anna(), &turn.id).await.unwrap(), None);
+}
+
+pub(crate) async fn settings_of_responses_are_read_alone_and_replaced_once_they_have_ended(store: Engine) {
+    let (ended, running) = (Turn::new("hi"), Turn::new("ho"));
+    keep(&store, &anna(), ended.whole(None)).await;
+    keep(&store, &anna(), running.beginning(running.begin())).await;
+    let ids = vec![ended.id.clone(), "resp_1".to_owned(), Turn::new("missing").id, running.id.clone()];
+    let read = store.response_settings(&anna(), ids.clone()).await.unwrap();
+    assert_eq!(read, [Some(ended.begin().settings), None, None, Some(running.begin().settings)]);
+    let nothing: [Option<Bytes>; 4] = [None, None, None, None];
+    for stranger in strangers() {
+        assert_eq!(store.response_settings(&stranger, ids.clone()).await.unwrap(), nothing);
+    }
+
+    let changed = Bytes::from_static("\"model\":\"é\",\"metadata\":{}".as_bytes());
+    for stranger in strangers() {
+        assert!(!store.replace_response_settings(&stranger, &ended.id, changed.clone()).await.unwrap());
+    }
+    assert!(!store.replace_response_settings(&anna(), &running.id, changed.clone()).await.unwrap());
+    assert!(!store.replace_response_settings(&anna(), "resp_1", changed.clone()).await.unwrap());
+    assert!(store.replace_response_settings(&anna(), &ended.id, changed.clone()).await.unwrap());
+    assert_eq!(store.response(&anna(), &ended.id).await.unwrap().unwrap().settings, changed);
+    assert_eq!(store.response_settings(&anna(), ids).await.unwrap()[0], Some(changed));
 }

@@ -1,10 +1,10 @@
-//! What goes with time, and what goes at once.
+//! Data that is deleted by age, and data that is deleted at once.
 
 use amalgam_core::{
     BANK_LABEL, Rights, TenantState,
     store::{
-        Answer, Approval, BankOf, Begin, Claim, Conversation, IdempotencyKey, KeyRecord, NewItem, NewKey, Retention,
-        ToolRun, Transcript, TurnWrite,
+        Answer, Approval, BankOf, Begin, CallBodies, Claim, Conversation, IdempotencyKey, KeyRecord, NewItem, NewKey,
+        Retention, ToolRun, Transcript, TurnWrite,
     },
 };
 use amalgam_protocol::Status;
@@ -50,7 +50,7 @@ async fn events(store: &Engine, turn: &Turn) -> usize {
 
 async fn calls(store: &Engine, turn: &Turn) -> usize {
     let admin = anna();
-    store.turn(admin.admin().unwrap(), &turn.id).await.unwrap().unwrap().transcripts.len()
+    store.turn_calls(admin.admin().unwrap(), &turn.id, CallBodies::None).await.unwrap().len()
 }
 
 pub(crate) async fn what_is_old_goes_and_what_is_young_stays(store: Engine) {

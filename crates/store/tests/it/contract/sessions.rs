@@ -30,6 +30,7 @@ pub(crate) fn words(turn: &Turn, content: &str) -> NewUserMessage {
         content: content.into(),
         metadata: Vec::new(),
         history_messages: 100,
+        starts_session: false,
         now_ms: NOW,
     }
 }
@@ -53,7 +54,7 @@ pub(crate) fn answering(turn: &Turn, ticket: Ticket, heard: &SessionHistory, tex
     TurnWrite { session: Some(Box::new(session)), ..turn.ending() }
 }
 
-/// A whole turn in the thread with a profile: waits for its place, speaks, and answers what it was asked.
+/// A whole turn in the session with a profile: waits until it is first, appends its message, and writes the answer.
 pub(crate) async fn talk(
     store: &Engine,
     scope: &Scope,
@@ -389,7 +390,7 @@ pub(crate) async fn a_response_that_ended_otherwise_does_not_block(store: Engine
     assert_eq!(metadata(&store, &anna, question).await, deleted);
     store.leave_queue(&anna, next, None).await.unwrap();
 
-    // Ends of which the thread was not told.
+    // Ends that were not added to the session.
     for (status, expected) in [(Status::Failed, told("failed", message)), (Status::Completed, Vec::new())] {
         let (turn, next, question) = speak(false).await;
         let mut end = turn.completed();
@@ -418,4 +419,36 @@ pub(crate) async fn a_caller_that_disconnects_while_joining_the_queue_does_not_b
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(store.sessions(&anna, None, 9).await.unwrap().len(), 1);
+}
+
+pub(crate) async fn a_message_that_begins_a_session_closes_the_active_one(store: Engine) {
+    let anna = anna();
+    let join = async |profile: &'static str, starts_session: bool| {
+        let turn = Turn::new("hi");
+        let message = NewUserMessage { starts_session, ..words(&turn, "hi") };
+        store.join_queue(&anna, Some(profile), HERE, NOW, Some(message)).await.unwrap()
+    };
+    let (first, other) = (join("home", false).await, join("course", false).await);
+    // It does not wait for the turns of the session before.
+    let second = join("home", true).await;
+    assert_ne!(first.ticket.session_id, second.ticket.session_id);
+    assert_eq!(second.history.map(|history| history.history), Some(Vec::new()));
+    assert_eq!(join("home", false).await.ticket.session_id, second.ticket.session_id);
+    assert_eq!(is_next(&store, &anna, first.ticket).await, Some(true), "the turn of the closed session goes on");
+    let sessions = store.sessions(&anna, None, 9).await.unwrap();
+    let active: Vec<i64> = sessions.iter().filter(|session| session.active).map(|session| session.id).collect();
+    assert_eq!(active, [second.ticket.session_id, other.ticket.session_id]);
+}
+
+pub(crate) async fn messages_of_browsers_are_counted_for_each_user_and_day(store: Engine) {
+    let anna = anna();
+    let count = async |scope: &Scope, day, limit| store.count_client_message(scope, day, limit).await.unwrap();
+    assert_eq!([count(&anna, 7, 2).await, count(&anna, 7, 2).await, count(&anna, 7, 2).await], [true, true, false]);
+    assert!(count(&anna, 7, 3).await, "another limit for the same count");
+    assert!(!count(&anna, 6, 3).await, "a clock that is behind does not begin the day again");
+    for other in [scope(1, "bert"), scope(2, "anna")] {
+        assert!(count(&other, 7, 1).await);
+    }
+    assert!(count(&anna, 8, 1).await);
+    assert!(!count(&anna, 8, 1).await);
 }

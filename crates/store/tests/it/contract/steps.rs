@@ -45,7 +45,7 @@ fn first(parent: Option<&Turn>) -> TakenStep {
     TakenStep::First { parent: parent.map(|turn| turn.id.clone()) }
 }
 
-/// What is kept of a submission.
+/// The stored step of a submission.
 fn kept(step: &NewStep, state: StepState) -> AgentStep {
     AgentStep {
         fingerprint: step.fingerprint,
@@ -204,7 +204,7 @@ pub(crate) async fn results_go_on_with_the_turn_that_waits_for_them(store: Engin
     assert_eq!(take(&store, next.clone()).await, first(Some(&second)));
     begin(&store, &third).await;
     end(&store, &third, Status::Completed).await;
-    // What was answered stays answered, whatever came behind it.
+    // An answered step stays answered, whatever was submitted after it.
     assert_eq!(take(&store, again(&step)).await, done);
     let user = submitted("t1", 1, &called);
     let user_done = TakenStep::Already(kept(&user, StepState::Ended(Status::Completed)));
@@ -313,7 +313,7 @@ pub(crate) async fn a_caller_that_disconnects_while_taking_a_step_does_not_block
     begun(&store).await;
     let answer = Turn::new("hi");
     drop(store.take_step(&anna(), submitted("t1", 1, &answer)));
-    // What was asked for may still happen, and is undone with the next sign of life.
+    // The requested step may still be written, and is released with the next heartbeat.
     store.beat(operator(), HERE, 2).await.unwrap();
     assert_eq!(take(&store, submitted("t2", 1, &Turn::new("x"))).await, first(None));
     assert_eq!(store.agent_turn(&anna(), SESSION, "t1").await.unwrap(), None);
@@ -331,7 +331,7 @@ pub(crate) async fn a_step_whose_response_was_deleted_is_gone(store: Engine) {
     end(&store, &anew, Status::Completed).await;
     assert_eq!(take(&store, results("t1", 2, &anew, &Turn::new("x"))).await, first(Some(&anew)));
 
-    // One that was gone on with is not done once more: what came behind it would be in the air.
+    // A step that was continued is not taken again: the step after it would have no predecessor.
     let all = Retention { responses_before_ms: Some(NOW + 1000), ..KEEP_ALL };
     assert!(store.prune(operator(), all).await.unwrap().rows > 0);
     let first_step = NewStep { response_id: anew.id.clone(), ..step };

@@ -85,7 +85,7 @@ pub(crate) async fn keys_are_found_by_their_hash_and_revoked_once(store: Engine)
     let revoked = KeyRecord { revoked_at_ms: Some(NOW + 20), ..used };
     assert_eq!(store.revoke_key(operator(), Some(7), "key_a", NOW + 20, audit()).await.unwrap(), Some(revoked.clone()));
     assert_eq!(store.revoke_key(operator(), None, "key_a", NOW + 30, audit()).await.unwrap(), Some(revoked.clone()));
-    // Whatever its state: the caller decides what that means.
+    // In any state: the caller decides what that means.
     assert_eq!(store.key_by_hash(operator(), [1; 32]).await.unwrap(), Some((revoked, owner)));
 }
 

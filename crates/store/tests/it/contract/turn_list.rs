@@ -1,4 +1,4 @@
-//! The list of turns and the usage: every turn once, whatever happens to its process.
+//! The list of turns and the usage: every turn once, even if its process dies.
 
 use std::time::Duration;
 
@@ -257,7 +257,13 @@ pub(crate) async fn turns_are_found_by_every_filter(store: Engine) {
         TurnFilter { text: text("QUICK \"fox\" 50%"), ..none() },
         TurnFilter { to_ms: Some(NOW + 5), ..none() },
         TurnFilter { min_duration_ms: Some(40), ..none() },
+        TurnFilter { max_duration_ms: Some(40), min_duration_ms: Some(40), ..none() },
         TurnFilter { min_cost: Some(Cost::from_nano_usd(100)), ..none() },
+        TurnFilter {
+            max_cost: Some(Cost::from_nano_usd(u64::MAX / 4)),
+            min_cost: Some(Cost::from_nano_usd(100)),
+            ..none()
+        },
     ];
     for filter in found_first {
         assert_eq!(turns(&store, filter.clone()).await, std::slice::from_ref(&one.id), "{filter:?}");

@@ -12,7 +12,7 @@ use crate::given::{Engine, Turn, anna, keep};
 const LOCK: &str = "BEGIN; LOCK TABLE responses, conversations IN ACCESS EXCLUSIVE MODE";
 const ONE: Duration = Duration::from_secs(15);
 
-/// Writes many turns at once and counts how many were kept and how many were refused as too many.
+/// Writes many turns at once, and counts how many were written and how many were refused as too many.
 async fn write_all(store: &Engine, turns: usize) -> JoinSet<Result<(), StoreError>> {
     let mut writing = JoinSet::new();
     for _ in 0..turns {

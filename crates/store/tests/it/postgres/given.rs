@@ -26,7 +26,7 @@ pub(super) fn impatient() -> PostgresOptions {
     PostgresOptions { wait: Duration::from_secs(1), deadline: Duration::from_secs(2), ..PostgresOptions::default() }
 }
 
-/// A database that goes with its handle.
+/// A database that is dropped with its handle.
 pub(super) struct Fresh(Database);
 
 impl Fresh {
@@ -46,7 +46,7 @@ impl Fresh {
         Arc::new(Postgres::open(self.url(), options).await.unwrap())
     }
 
-    /// A store whose way to the server leads through something that loses what it is told to lose.
+    /// A store that reaches its server through a proxy, which loses messages on request.
     pub(super) async fn store_behind_a_proxy(&self, options: PostgresOptions) -> (Proxy, Engine) {
         let proxy = Proxy::to(self.url()).await;
         let store = Postgres::open(proxy.url(), options).await.unwrap();

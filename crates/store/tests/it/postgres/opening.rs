@@ -1,4 +1,4 @@
-//! Opening a database: migrations, what is refused, what is warned of, and what is never told.
+//! Opening a database: migrations, refusals, warnings, and what messages never contain.
 
 use amalgam_core::Store as _;
 use amalgam_store::migrate::{MigrationProblem, MigrationStatus, Migrations};
@@ -61,7 +61,7 @@ fn a_database_from_before_there_were_tools_is_brought_up_to_date_with_what_it_ho
     let database = Fresh::make();
     runtime().block_on(async {
         let turn = say(&database.store().await, &anna(), None, "hi").await;
-        // Whatever came later goes.
+        // Removes what later migrations have added.
         let before = "DO $$ DECLARE later name; BEGIN
                 FOR later IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename NOT IN ('responses',
                     'items', 'stream_events', 'transcripts', 'idempotency', 'conversations', 'conversation_items',

@@ -1,4 +1,4 @@
-//! The server goes away, or its answers do: nothing that was acknowledged is lost, nothing happens twice.
+//! The server becomes unavailable, or its answers are lost: no acknowledged write is lost, and none is written twice.
 
 use std::{
     sync::{
@@ -23,7 +23,7 @@ use crate::given::{Engine, HERE, Turn, anna, asked, call, keep, operator, ran, r
 
 const SOON: Duration = Duration::from_secs(30);
 
-/// What came of writes that went on all the time.
+/// The outcomes of continuous writes.
 #[derive(Default)]
 struct Log {
     kept: Mutex<Vec<String>>,
@@ -70,7 +70,7 @@ async fn until(what: &str, within: Duration, mut is_so: impl FnMut() -> bool) {
 #[test]
 #[ignore = "needs a server: scripts/postgres.sh run scripts/rust-tests.sh"]
 fn a_server_that_goes_down_and_comes_back_loses_nothing_acknowledged() {
-    // P1, S16; recovery within 5 s without a restart of ours.
+    // P1, S16; recovery within 5 s without a restart of this process.
     let cluster = Cluster::start();
     runtime().block_on(async {
         let store: Engine = Arc::new(Postgres::open(cluster.url(), PostgresOptions::default()).await.unwrap());

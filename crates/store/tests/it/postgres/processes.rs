@@ -1,4 +1,4 @@
-//! Several processes on one database: each `Postgres` here stands for one.
+//! Several processes on one database: each `Postgres` here represents one.
 
 use std::{collections::HashSet, time::Duration};
 

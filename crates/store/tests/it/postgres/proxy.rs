@@ -1,4 +1,4 @@
-//! Stands between a store and its server, and loses what it is told to lose.
+//! A proxy between a store and its server, which loses messages on request.
 
 use std::sync::{
     Arc,

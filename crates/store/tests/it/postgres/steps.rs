@@ -1,4 +1,4 @@
-//! Submissions to several processes, and a server that goes away while they are taken.
+//! Submissions to several processes, and a server that becomes unavailable while they are taken.
 
 use std::{sync::Arc, time::Duration};
 
@@ -59,7 +59,7 @@ fn a_step_whose_taking_was_not_answered_is_still_the_callers() {
         let turn = store.agent_turn(&anna(), SESSION, "t1").await.unwrap().unwrap();
         assert_eq!((&turn.steps[0].response_id, turn.steps[0].state), (&answer.id, StepState::Running));
         assert_eq!((aside.count(STEPS).await, turn.steps.len()), (1, 1));
-        // And only its: the same from anybody else is the same.
+        // Only for this response: the same submission with another response id is a repeated one.
         let other = store.take_step(&anna(), submitted("t1", 1, &Turn::new("other"))).await.unwrap();
         assert!(matches!(other, TakenStep::Already(_)), "{other:?}");
     });

@@ -1,4 +1,4 @@
-//! Threads that several processes speak in, and a server that goes away while they do.
+//! Sessions that several processes write to, and a server that becomes unavailable meanwhile.
 
 use std::{sync::Arc, time::Duration};
 

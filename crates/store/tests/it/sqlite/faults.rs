@@ -26,7 +26,7 @@ fn a_full_disk_refuses_whole_writes_and_recovers() {
         for turn in &kept {
             assert_eq!(line(&store, &anna(), &turn.id).await, line_of(&[turn]));
         }
-        // As soon as there is room, it goes on without a restart.
+        // As soon as the disk has space, writes succeed without a restart.
         for turn in kept.drain(..3) {
             assert!(store.delete_response(&anna(), &turn.id).await.unwrap());
         }
@@ -35,7 +35,7 @@ fn a_full_disk_refuses_whole_writes_and_recovers() {
     });
 }
 
-/// Writes turns until there is no room; those that were kept, and the one that was not.
+/// Writes turns until the disk is full. Returns those that were written, and the one that was not.
 pub(super) async fn write_until_full(store: &Engine) -> (Vec<Turn>, Turn) {
     let mut kept = Vec::new();
     loop {
@@ -59,8 +59,8 @@ fn a_write_that_cannot_be_does_not_harm_those_beside_it() {
     let home = Home::new();
     let store = home.open(SqliteOptions { max_bytes: Some(2 << 20), ..SqliteOptions::default() });
     runtime().block_on(async {
-        // A group forms while the file is locked: a call is in the queue as soon as it is made, and all of them are made
-        // before the lock is gone.
+        // A group forms while the file is locked: a call is in the queue as soon as it is made, and all of them are
+        // made before the lock is released.
         let anna = anna();
         let mut other = home.look();
         let lock = other.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();

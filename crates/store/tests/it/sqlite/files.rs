@@ -101,7 +101,7 @@ fn a_database_from_before_there_were_tools_is_brought_up_to_date_with_what_it_ho
         let on = say(&store, &anna(), Some(&fork), "on").await;
         (turn, next, fork, on)
     });
-    // Whatever came later goes; what an index of words keeps goes with it.
+    // Removes what later migrations have added, also from the full-text indexes.
     const TRIGGERS: &str = "DROP TRIGGER webhook_response_updated;";
     let later = "SELECT 'DROP TABLE IF EXISTS ' || name FROM sqlite_schema
         WHERE type = 'table' AND name NOT LIKE 'sqlite%' AND name NOT IN ('responses', 'items', 'stream_events',

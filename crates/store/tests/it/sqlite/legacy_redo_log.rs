@@ -1,6 +1,6 @@
-//! The redo log of an older server: applied once, then gone; refused if something of it is missing.
+//! The redo log of an older server: applied once, then removed; refused if a part of it is missing.
 //!
-//! The fixture was written by the last version that had such a log; its `README.md` says how.
+//! The fixture was written by the last version that had such a log; its `README.md` describes how.
 
 use std::{error::Error as _, fs, fs::OpenOptions, io::Write as _, path::PathBuf, thread};
 

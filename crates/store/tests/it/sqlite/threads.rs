@@ -36,7 +36,7 @@ fn a_turn_in_a_long_thread_is_no_more_work_than_in_a_short_one() {
             home.look().execute(fill, (ticket.session_id, messages)).unwrap();
             threads.push((profile, Duration::MAX));
         }
-        // Alternating, and the least of each: whatever else the machine does hits both.
+        // Alternating, and the shortest of each: other load on the machine affects both.
         for _ in 0..25 {
             for (profile, least) in &mut threads {
                 let before = worked();

@@ -43,7 +43,7 @@ pub(super) struct Process {
     out: mpsc::Sender<Bytes>,
     waiting: Arc<PendingAnswers>,
     next_id: AtomicU64,
-    /// They own the process and its streams, and are aborted with it.
+    /// The tasks that own the process and its streams; aborted with it.
     _tasks: JoinSet<()>,
 }
 

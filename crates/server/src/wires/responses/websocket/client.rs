@@ -1,8 +1,8 @@
 //! The client of a WebSocket: its messages, the errors for it, and keepalive pings.
 
-use std::{pin::Pin, time::Duration};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
-use amalgam_core::{Fault, FaultKind};
+use amalgam_core::{Fault, FaultKind, Scope};
 use bytes::Bytes;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -13,7 +13,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::{Utf8Bytes, coding::CloseCo
 
 use super::message::{self, Lane, in_lane, refusal};
 use super::message_stream::{MessageStream, ReceiveError, Received};
-use crate::{body::BodyLimits, request_memory::RequestMemory};
+use crate::{body::BodyLimits, request_log::RequestLog, request_memory::RequestMemory};
 
 /// The idle time after which the client is pinged. Pings also keep proxies from closing the connection.
 const PING_AFTER: Duration = Duration::from_secs(15);
@@ -41,16 +41,25 @@ impl End {
 /// The client's activity, to be handled by [`Client::handle`]; none when the keepalive timer fires.
 pub(super) type Activity = Result<Option<Received>, ReceiveError>;
 
+/// Where refused messages are logged and counted.
+pub(super) struct RefusalLog {
+    pub(super) log: Arc<RequestLog>,
+    /// The caller who opened the connection, with the id of that request.
+    pub(super) opened_by: Option<Scope>,
+}
+
 /// The client's end of a connection.
 pub(super) struct Client<S> {
     messages: MessageStream<S>,
+    refusals: RefusalLog,
     /// The keepalive timer.
     alarm: Pin<Box<Sleep>>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
-    pub(super) async fn new(stream: S, limits: BodyLimits, memory: &RequestMemory) -> Self {
+    pub(super) async fn new(stream: S, limits: BodyLimits, memory: &RequestMemory, refusals: RefusalLog) -> Self {
         Self {
+            refusals,
             messages: MessageStream::new(stream, limits, memory).await,
             alarm: Box::pin(sleep_until(Instant::now() + PING_AFTER)),
         }
@@ -134,6 +143,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
 
     /// Sends an error event.
     pub(super) async fn send_fault(&mut self, fault: &Fault, lane: &Lane) -> Result<(), End> {
+        let RefusalLog { log, opened_by } = &self.refusals;
+        log.message_refused(opened_by.as_ref(), fault);
         self.queue(in_lane(refusal(fault), lane)).await?;
         self.flush().await
     }

@@ -4,7 +4,7 @@ use amalgam_core::{Fault, FaultKind};
 use amalgam_protocol::{Json, JsonStr, Raw, Shape, ValueIndex, Writer};
 use bytes::Bytes;
 
-use crate::{request_log::log_refused_message, wires::error};
+use crate::wires::error;
 
 /// The maximum length of a lane's name.
 const MAX_LANE_BYTES: usize = 256;
@@ -94,7 +94,6 @@ fn wrong(name: &'static str, message: String) -> Fault {
 /// The event for a request that failed.
 pub(super) fn refusal(fault: &Fault) -> Bytes {
     let status = error::status(fault);
-    log_refused_message(fault, status);
     let mut writer = Writer::with_capacity(256);
     writer.object(|writer| {
         writer.key("type").string("error");

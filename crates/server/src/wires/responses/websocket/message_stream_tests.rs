@@ -25,7 +25,7 @@ async fn connected() -> (MessageStream<DuplexStream>, WebSocketStream<DuplexStre
     (messages, WebSocketStream::from_raw_socket(theirs, Role::Client, None).await)
 }
 
-/// The head of a client's frame that says it has so many bytes.
+/// The head of a client's frame that declares this number of bytes.
 fn head(first: u8, length: usize, mask: [u8; 4]) -> Vec<u8> {
     let length_bytes = (length as u64).to_be_bytes();
     let mut bytes = vec![first];
@@ -52,7 +52,7 @@ async fn exchanged(limits: BodyLimits, pieces: Vec<Vec<u8>>) -> (Vec<Received>, 
     let (mut answers, mut sending) = tokio::io::split(theirs);
     let sends = async move {
         for piece in pieces {
-            // A server that has received enough is gone.
+            // The server closes the connection when it has received enough.
             if sending.write_all(&piece).await.is_err() {
                 break;
             }
@@ -189,7 +189,7 @@ async fn memory_is_reserved_as_a_message_arrives_and_not_by_its_declared_length(
     drop(message);
     assert_eq!(taken(), 0);
 
-    // Fragments that never end find no memory at some point, whatever they are called.
+    // Fragments that never end exceed the memory at some point, whatever their type.
     let memory = RequestMemory::new(100_000);
     let (mut messages, mut theirs) = wired(LIMITS, &memory).await;
     let endless = async {

@@ -1,0 +1,7 @@
+//! Values that follow a JSON Schema, filled from a message where possible: what the demo model answers with.
+
+mod hints;
+mod schema;
+
+pub use hints::Hints;
+pub use schema::instance;
