@@ -135,7 +135,7 @@ function Secret({ title, secret, onClose }: { title: string; secret: string; onC
 
 function EndpointForm({ endpoint, onClose }: { endpoint: Endpoint | null; onClose: () => void }) {
   const name = endpoint ? `webhook.${endpoint.id}` : 'webhook.new';
-  const [draft, setDraft, clearDraft] = useDraft(name, { url: endpoint?.url ?? '', events: endpoint?.event_types ?? ['response.completed'] });
+  const [draft, setDraft, clearDraft] = useDraft<{ url: string; events: string[] }>(name, { url: endpoint?.url ?? '', events: endpoint?.event_types ?? ['response.completed'] });
   const { url, events } = draft;
   const [made, setMade] = useState<Schemas['NewWebhookEndpoint']>();
   const known = [...new Set([...EVENTS, ...(endpoint?.event_types ?? [])])];

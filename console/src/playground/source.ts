@@ -81,7 +81,9 @@ function filesOf(item: Item | undefined): Attachment[] {
 /** The settings of a stored turn. */
 export function settingsOf(turn: Turn): Settings {
   const response = (turn.response ?? {}) as Record<string, unknown>;
-  const door = turn.summary?.door ?? 'responses';
+  // A turn of any other API is stored as a response, and goes on as one.
+  const asked = turn.summary?.door;
+  const door = asked === 'assistant' || asked === 'execute' ? asked : 'responses';
   const known = (value: unknown): string => (value === null || value === undefined ? '' : String(value));
   if (door !== 'responses') return { ...DEFAULTS, door, model: turn.summary?.profile ?? '' };
   const format = (response.text as { format?: { type?: string; schema?: unknown } } | undefined)?.format;

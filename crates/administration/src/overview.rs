@@ -157,7 +157,7 @@ fn running_rows(scope: &Scope, recent: &RecentTurns, running: Vec<TurnSummary>) 
             rows.push(ListedTurn::from(turn));
         }
     }
-    rows.sort_by(|one, other| other.created_at_ms.cmp(&one.created_at_ms));
+    rows.sort_by_key(|row| std::cmp::Reverse(row.created_at_ms));
     rows.into_iter().take(LISTED).map(TurnRow::from).collect()
 }
 

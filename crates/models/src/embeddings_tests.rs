@@ -63,7 +63,7 @@ async fn texts_are_placed_in_their_order_whatever_order_the_upstream_has() {
     // 1.0 and -2.0, the lowest byte first.
     let encoded = json!("AACAPwAAAMA=");
     upstream.enqueue_for("/embeddings", answer(&[(1, json!([0.5, 0.25])), (0, encoded)]));
-    let vectors = responses(&upstream).of("m", &["one", "two"]).await.unwrap().0;
+    let vectors = responses(&upstream).of("m", &["one", "two"]).await.unwrap().vectors;
     assert_eq!(vectors, [vec![1.0, -2.0], vec![0.5, 0.25]]);
     let request = upstream.request(0);
     assert_eq!(request.json(), json!({"model": "m", "input": ["one", "two"], "encoding_format": "float"}));
@@ -93,7 +93,7 @@ async fn many_texts_are_sent_in_parts() {
         let vectors: Vec<(usize, Value)> = (0..part.len()).map(|index| (index, json!([index]))).collect();
         upstream.enqueue_for("/embeddings", answer(&vectors));
     }
-    let vectors = responses(&upstream).of("m", &texts).await.unwrap().0;
+    let vectors = responses(&upstream).of("m", &texts).await.unwrap().vectors;
     assert_eq!(vectors.len(), 150);
     let sent: Vec<String> = upstream
         .requests()
@@ -121,7 +121,10 @@ async fn an_upstream_that_is_busy_is_asked_again() {
     let upstream = Scripted::start();
     upstream.enqueue_for("/embeddings", Reply::status(503));
     upstream.enqueue_for("/embeddings", answer(&[(0, json!([1.0]))]));
-    assert_eq!(responses(&upstream).of("m", &["one"]).await.unwrap(), (vec![vec![1.0]], None));
+    assert_eq!(
+        responses(&upstream).of("m", &["one"]).await.unwrap(),
+        EmbeddingResult { vectors: vec![vec![1.0]], tokens: None }
+    );
     assert_eq!(upstream.requests().len(), 2);
 }
 

@@ -156,7 +156,7 @@ impl<E: SqlEngine> TurnDetailStore for SqlStore<E> {
                 recent.durations_ms.sort_unstable();
                 recent.first_tokens_ms.sort_unstable();
                 for rows in [&mut recent.running, &mut recent.failed] {
-                    rows.sort_by(|one, other| other.created_at_ms.cmp(&one.created_at_ms));
+                    rows.sort_by_key(|row| std::cmp::Reverse(row.created_at_ms));
                     rows.truncate(*listed);
                 }
                 Ok(recent)

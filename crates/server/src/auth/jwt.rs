@@ -93,10 +93,10 @@ impl Jwt {
         {
             return None;
         }
-        if let Some(audience) = &self.audience {
-            if !names_audience(claims, audience) {
-                return None;
-            }
+        if let Some(audience) = &self.audience
+            && !names_audience(claims, audience)
+        {
+            return None;
         }
         let tenant_id = tenant_number(claims.get(&self.tenant_claim)?)?;
         Some(Claims { subject: claims.get("sub")?.as_str()?.to_owned(), tenant_id, expires_at_ms })

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use amalgam_core::{
-    BoxFuture, Condition, Fault, FaultKind, Retrieval, RetrievalQuery, RetrievalResult, Scope,
+    BoxFuture, Condition, Fault, FaultKind, Operator, Retrieval, RetrievalQuery, RetrievalResult, Scope, TurnSummary,
     store::{
         Collection, DocumentListing, DocumentRecord, FoundChunk, ImportCounts, KnowledgeQuery, KnowledgeStore,
         NewDocument, Stored, Within,
@@ -90,6 +90,10 @@ impl Retrieval for Library {
 }
 
 impl KnowledgeStore for Library {
+    fn count_calls(&self, _: Operator, _: TurnSummary) -> Stored<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
     fn collections<'a>(&'a self, scope: &'a Scope) -> Stored<'a, Vec<Collection>> {
         Box::pin(async move {
             let own = self.pieces.iter().filter(|(tenant, _)| *tenant == scope.tenant_id());

@@ -1,7 +1,7 @@
 //! Methods of the store that a simulation never calls: sessions, modes, files, knowledge.
 
 use amalgam_core::{
-    AuditDraft, Scope,
+    AuditDraft, Operator, Scope, TurnSummary,
     store::{
         AgentSession, AgentTurn, Collection, DocumentListing, DocumentRecord, ExecuteStore, FileListing, FileRecord,
         FileStore, FoundChunk, ImportCounts, KnowledgeQuery, KnowledgeStore, Mode, ModeChange, ModeStore, NewDocument,
@@ -101,6 +101,10 @@ impl FileStore for SimStore {
 }
 
 impl KnowledgeStore for SimStore {
+    fn count_calls(&self, _: Operator, _: TurnSummary) -> Stored<'_, ()> {
+        not_simulated()
+    }
+
     fn collections<'a>(&'a self, _: &'a Scope) -> Stored<'a, Vec<Collection>> {
         not_simulated()
     }
