@@ -29,6 +29,7 @@ const SCOPED: &[&str] = &[
     "session_queue",
     "messages",
     "message_metadata",
+    "client_messages",
     "courses",
     "agent_sessions",
     "agent_steps",
