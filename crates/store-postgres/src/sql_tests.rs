@@ -29,6 +29,7 @@ const SCOPED: &[&str] = &[
     "session_queue",
     "messages",
     "message_metadata",
+    "client_messages",
     "courses",
     "learner_courses",
     "agent_sessions",

@@ -38,7 +38,7 @@ shared_statements! {
         ON CONFLICT (tenant_id, user_id) DO UPDATE SET
             messages = CASE WHEN known.day < excluded.day THEN 1 ELSE known.messages + 1 END,
             day = CASE WHEN known.day < excluded.day THEN excluded.day ELSE known.day END
-        WHERE known.day < excluded.day OR known.messages < $4
+        WHERE known.tenant_id = $1 AND known.user_id = $2 AND (known.day < excluded.day OR known.messages < $4)
         RETURNING messages";
     TenantSql SESSIONS_OF_TENANT = "
         SELECT id, user_id, profile, active, messages, created_at, updated_at FROM sessions
