@@ -49,7 +49,7 @@ pub(crate) enum Command {
     /// Import, list, search and delete a tenant's knowledge
     Knowledge(cmd::knowledge::KnowledgeArgs),
     /// List, show and follow turns
-    Turns(cmd::turns::TurnsArgs),
+    Turns(Box<cmd::turns::TurnsArgs>),
     /// Print turns, tokens and cost by tenant, key, user, model and more
     Usage(cmd::usage::UsageArgs),
     /// List, set and remove limits and budgets of tenants, keys, users and models

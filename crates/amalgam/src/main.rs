@@ -72,7 +72,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::SeedConfigs(args) => runtime()?.block_on(cmd::seed::configs(args)),
         Command::Courses(args) => runtime()?.block_on(cmd::courses::run(args)),
         Command::Knowledge(args) => runtime()?.block_on(cmd::knowledge::run(args)),
-        Command::Turns(args) => runtime()?.block_on(cmd::turns::run(args)),
+        Command::Turns(args) => runtime()?.block_on(cmd::turns::run(*args)),
         Command::Usage(args) => runtime()?.block_on(cmd::usage::run(args)),
         Command::Limits(args) => runtime()?.block_on(cmd::limits::run(args)),
         Command::Prices(args) => runtime()?.block_on(cmd::prices::run(args)),
