@@ -1,7 +1,7 @@
 // Tries any API with any model or profile, in up to three columns side by side.
 
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
-import { call, send } from '../api/client';
+import { call, send, type Schemas } from '../api/client';
 import { useAction, useLoad, useStored } from '../hooks';
 import { t } from '../i18n';
 import { DEFAULTS, NEW_CONVERSATION, type Attachment, type Conversation, type Results, type Settings, type Turn } from '../playground/model';
@@ -43,7 +43,7 @@ export default function Playground() {
     }
   });
   const stops = useRef<(AbortController | null)[]>([]);
-  const models = useLoad((signal) => call('get', '/v1/models', { signal }).then((list) => list.data), []);
+  const models = useLoad((signal) => call('get', '/v1/models', { signal }).then((list) => list.data as Schemas['Model'][]), []);
   const source = location.value.query.get('from');
   const filled = useSource(source, ({ settings, text, files: attached, conversation }) => {
     setColumns([settings, ...columns.slice(1)]);

@@ -1,6 +1,6 @@
 //! The port for storage. The store crates implement it; nothing here knows SQL.
 //!
-//! Every method takes a [`Scope`](crate::Scope), an [`Admin`](crate::Admin) or an [`Operator`](crate::Operator), and
+//! Every method takes a [`Scope`](crate::Scope), an [`Admin`](crate::Admin) or an [`Operator`], and
 //! treats data of another tenant or user as missing. Callers make ids and times. A write is durable when its method
 //! returns.
 

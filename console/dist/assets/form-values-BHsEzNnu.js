@@ -1,0 +1,2 @@
+function e(e,t){let n=e.trim().replaceAll(`_`,``);return n?(t?/^\d{1,15}$/:/^\d{1,15}(\.\d{1,9})?$/).test(n)?Number(n):void 0:null}function t(e){let t=e.split(`
+`).map(e=>e.trim()).filter(Boolean);return t.length?[...new Set(t)]:null}export{e as n,t};
