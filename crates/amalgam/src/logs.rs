@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use amalgam_logs::LogOutput;
+use amalgam_logs::{LogOutput, PlainFields};
 use anyhow::Context as _;
 use tracing::{
     Subscriber,
@@ -60,7 +60,8 @@ pub(crate) fn init(log: &LogConfig) -> anyhow::Result<LogFilter> {
 fn lines(format: LogFormat, output: LogOutput) -> Lines {
     let lines = tracing_subscriber::fmt::layer().with_writer(output);
     match format {
-        LogFormat::Text => lines.with_ansi(io::stderr().is_terminal()).boxed(),
+        LogFormat::Text if io::stderr().is_terminal() => lines.boxed(),
+        LogFormat::Text => lines.with_ansi(false).fmt_fields(PlainFields).boxed(),
         LogFormat::Json => lines.json().boxed(),
     }
 }
