@@ -75,7 +75,7 @@ async fn race(world: &World, urls: &[String], key: &str, path: &str, stake: Stak
     }
     let usage = eventually("everything is settled", FINAL, async || {
         let usage = limit(&client, path).await["usage"].clone();
-        (usage["budget"]["reserved"] == 0 && usage["in_flight"] == 0).then_some(usage)
+        (number(&usage["budget"], "reserved") < NOTHING && usage["in_flight"] == 0).then_some(usage)
     })
     .await;
     let used = number(&usage["budget"], "used");
