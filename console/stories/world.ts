@@ -39,9 +39,10 @@ export class World {
     mkdirSync(SHOTS, { recursive: true });
     const upstream = await Upstream.start();
     const folder = mkdtempSync(path.join(tmpdir(), 'amalgam-console-'));
-    writeFileSync(path.join(folder, 'amalgam.toml'), '[server]\nlisten = "127.0.0.1:0"\n\n[limits]\nbody_bytes = "16MiB"\n\n[egress]\nallow_private = ["127.0.0.1:9"]\n\n[upstreams.demo]\nkind = "demo"\n\n[upstreams.story]\nkind = "chat"\nmodels = ["slow", "instant", "broken"]\nretries = 0\nbase_url = "' + upstream.url + '"\n\n[models.priced]\nupstream = "story"\nmodel = "instant"\nprice.input = 2500.0\nprice.output = 10000.0\n' + more);
+    writeFileSync(path.join(folder, 'amalgam.toml'), '[server]\nlisten = "127.0.0.1:0"\n\n[egress]\nallow_private = ["127.0.0.1:9"]\n\n[upstreams.demo]\nkind = "demo"\n\n[upstreams.story]\nkind = "chat"\nmodels = ["slow", "instant", "broken"]\nretries = 0\nbase_url = "' + upstream.url + '"\n\n[models.demo]\nupstream = "demo"\nmodel = "demo"\n\n[models.priced]\nupstream = "story"\nmodel = "instant"\nprice.input = 2500.0\nprice.output = 10000.0\n' + more);
     const server = spawn(BINARY, ['serve', '--config', path.join(folder, 'amalgam.toml'), '--data', path.join(folder, 'data')], {
-      env: { PATH: process.env.PATH, AMALGAM_BOOTSTRAP_KEY: OPERATOR_KEY },
+      // Stories add a table of limits to the file.
+      env: { PATH: process.env.PATH, AMALGAM_BOOTSTRAP_KEY: OPERATOR_KEY, AMALGAM_LIMITS_BODY_BYTES: '16MiB' },
       stdio: ['ignore', 'pipe', 'ignore'],
     });
     const url = await new Promise<string>((resolve, reject) => {

@@ -6,7 +6,7 @@ use amalgam_core::Rights;
 use serde_json::{Map, Value};
 
 use crate::{
-    refusal::{RefusalReason, SignInRefusal},
+    refusal::{SignInRefusal, SignInRefusalReason},
     signed_token::tenant_number,
 };
 
@@ -51,12 +51,15 @@ impl ClaimRules {
         self.expect_domain(claims)?;
         let user = claim(claims, &self.user).and_then(Value::as_str).filter(|user| !user.is_empty());
         let user = user.ok_or_else(|| {
-            SignInRefusal::new(RefusalReason::NoUser, format!("the ID token has no text in the claim `{}`", self.user))
+            SignInRefusal::new(
+                SignInRefusalReason::NoUser,
+                format!("the ID token has no text in the claim `{}`", self.user),
+            )
         })?;
         let tenant_id = self.tenant(claims).ok_or_else(|| {
             let claim = self.tenant_claim.as_deref().unwrap_or_default();
             let detail = format!("the claim `{claim}` of the user `{user}` has no number of a tenant");
-            SignInRefusal::new(RefusalReason::NoTenant, detail)
+            SignInRefusal::new(SignInRefusalReason::NoTenant, detail)
         })?;
         let name = ["email", "preferred_username", "name"].into_iter().find_map(|name| claims.get(name)?.as_str());
         let printable = |name: &str| name.chars().filter(|one| !one.is_control()).take(MAX_NAME).collect();
@@ -89,7 +92,7 @@ impl ClaimRules {
         if self.email_domains.is_empty() {
             return Ok(());
         }
-        let refused = |detail: &str| Err(SignInRefusal::new(RefusalReason::EmailNotAllowed, detail));
+        let refused = |detail: &str| Err(SignInRefusal::new(SignInRefusalReason::EmailNotAllowed, detail));
         if claims.get("email_verified") != Some(&Value::Bool(true)) {
             return refused("the ID token has no verified email address");
         }
@@ -131,7 +134,7 @@ mod tests {
         }
     }
 
-    fn user(rules: &ClaimRules, claims: &Value) -> Result<ProviderUser, RefusalReason> {
+    fn user(rules: &ClaimRules, claims: &Value) -> Result<ProviderUser, SignInRefusalReason> {
         rules.user(claims.as_object().unwrap()).map_err(|refusal| refusal.reason)
     }
 
@@ -163,14 +166,14 @@ mod tests {
     fn without_a_tenant_or_a_user_there_is_no_sign_in() {
         for tenant in [json!(null), json!(0), json!(-1), json!("seven"), json!(1.5), json!([1])] {
             let claims = json!({"sub": "u", "company": tenant});
-            assert_eq!(user(&rules(), &claims), Err(RefusalReason::NoTenant), "{claims}");
+            assert_eq!(user(&rules(), &claims), Err(SignInRefusalReason::NoTenant), "{claims}");
         }
         let rules_with_default = ClaimRules { tenant: Some(3), ..rules() };
         assert_eq!(user(&rules_with_default, &json!({"sub": "u"})).unwrap().tenant_id, 3);
         assert_eq!(user(&rules_with_default, &json!({"sub": "u", "company": 4})).unwrap().tenant_id, 4);
-        assert_eq!(user(&rules_with_default, &json!({"sub": "u", "company": "x"})), Err(RefusalReason::NoTenant));
+        assert_eq!(user(&rules_with_default, &json!({"sub": "u", "company": "x"})), Err(SignInRefusalReason::NoTenant));
         for sub in [json!(null), json!(""), json!(5)] {
-            assert_eq!(user(&rules(), &json!({"sub": sub, "company": 1})), Err(RefusalReason::NoUser));
+            assert_eq!(user(&rules(), &json!({"sub": sub, "company": 1})), Err(SignInRefusalReason::NoUser));
         }
     }
 
@@ -190,7 +193,7 @@ mod tests {
             (json!("example.com"), json!(true)),
             (json!(null), json!(true)),
         ] {
-            assert_eq!(with(email.clone(), verified), Err(RefusalReason::EmailNotAllowed), "{email}");
+            assert_eq!(with(email.clone(), verified), Err(SignInRefusalReason::EmailNotAllowed), "{email}");
         }
     }
 }

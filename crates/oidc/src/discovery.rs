@@ -14,7 +14,7 @@ use tracing::{info, warn};
 
 use crate::{
     jwks::{Jwks, JwksLocation},
-    refusal::{RefusalReason, SignInRefusal},
+    refusal::{SignInRefusal, SignInRefusalReason},
 };
 
 /// The maximum size of the document.
@@ -76,7 +76,7 @@ impl Discovery {
         let problem = self.reload().await.err();
         self.known().ok_or_else(|| {
             let detail = problem.unwrap_or_else(|| "the provider's configuration was not read".to_owned());
-            SignInRefusal::new(RefusalReason::ProviderUnavailable, detail)
+            SignInRefusal::new(SignInRefusalReason::ProviderUnavailable, detail)
         })
     }
 

@@ -17,5 +17,5 @@ pub use discovery::ProviderClient;
 pub use jwks::{Jwks, JwksLocation, SignedMessage};
 pub use pending::{KeyedHash, PendingSignIn, SIGN_IN_LIFETIME, return_path};
 pub use provider::{OidcProvider, OidcSettings};
-pub use refusal::{RefusalReason, SignInRefusal};
+pub use refusal::{SignInRefusal, SignInRefusalReason};
 pub use signed_token::{CLOCK_SKEW_MS, MAX_TOKEN_BYTES, SignedToken, claim_time, names_audience, tenant_number};

@@ -10,7 +10,7 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use sha2::{Digest as _, Sha256};
 
-use crate::refusal::{RefusalReason, SignInRefusal};
+use crate::refusal::{SignInRefusal, SignInRefusalReason};
 
 /// How long the user may take at the provider.
 pub const SIGN_IN_LIFETIME: Duration = Duration::from_secs(10 * 60);
@@ -45,7 +45,7 @@ impl PendingSignIn {
         let mut token = [0; 32];
         SystemRandom::new()
             .fill(&mut token)
-            .map_err(|_| SignInRefusal::new(RefusalReason::Unavailable, "the system gives no random bytes"))?;
+            .map_err(|_| SignInRefusal::new(SignInRefusalReason::Unavailable, "the system gives no random bytes"))?;
         Ok(Self::derive(&URL_SAFE_NO_PAD.encode(token), return_to, now_ms, hash))
     }
 
@@ -53,19 +53,19 @@ impl PendingSignIn {
     pub fn resume(cookie: Option<&str>, state: &str, now_ms: u64, hash: KeyedHash<'_>) -> Result<Self, SignInRefusal> {
         let refused = |reason, detail| Err(SignInRefusal::new(reason, detail));
         let Some(cookie) = cookie else {
-            return refused(RefusalReason::UnknownSignIn, "the browser has no cookie of a sign-in");
+            return refused(SignInRefusalReason::UnknownSignIn, "the browser has no cookie of a sign-in");
         };
         let Some((token, began_at_ms, return_to)) = read(cookie) else {
-            return refused(RefusalReason::UnknownSignIn, "the cookie of the sign-in is damaged");
+            return refused(SignInRefusalReason::UnknownSignIn, "the cookie of the sign-in is damaged");
         };
         let pending = Self::derive(token, &return_to, began_at_ms, hash);
         // Both are hashes of secrets, so that the time of a comparison reveals nothing about them.
         if Sha256::digest(&pending.state) != Sha256::digest(state) {
-            return refused(RefusalReason::UnknownSignIn, "the state is not that of this browser's sign-in");
+            return refused(SignInRefusalReason::UnknownSignIn, "the state is not that of this browser's sign-in");
         }
         let lifetime_ms = u64::try_from(SIGN_IN_LIFETIME.as_millis()).unwrap_or(u64::MAX);
         match began_at_ms.saturating_add(lifetime_ms) <= now_ms {
-            true => refused(RefusalReason::Expired, "the sign-in began too long ago"),
+            true => refused(SignInRefusalReason::Expired, "the sign-in began too long ago"),
             false => Ok(pending),
         }
     }
@@ -152,7 +152,7 @@ mod tests {
         let resume = |cookie: &str, state: &str, at| PendingSignIn::resume(Some(cookie), state, at, &hash);
         assert_eq!(resume(&begun.cookie, &begun.state, NOW + 599_999).as_ref(), Ok(&begun));
         let reason = |result: Result<PendingSignIn, SignInRefusal>| result.unwrap_err().reason;
-        assert_eq!(reason(resume(&begun.cookie, &begun.state, NOW + 600_000)), RefusalReason::Expired);
+        assert_eq!(reason(resume(&begun.cookie, &begun.state, NOW + 600_000)), SignInRefusalReason::Expired);
         let other = PendingSignIn::begin("/console/turns", NOW, &hash).unwrap();
         for (cookie, state) in [
             (begun.cookie.as_str(), other.state.as_str()),
@@ -163,9 +163,9 @@ mod tests {
             ("..", begun.state.as_str()),
             ("", begun.state.as_str()),
         ] {
-            assert_eq!(reason(resume(cookie, state, NOW)), RefusalReason::UnknownSignIn, "{cookie}");
+            assert_eq!(reason(resume(cookie, state, NOW)), SignInRefusalReason::UnknownSignIn, "{cookie}");
         }
-        assert_eq!(reason(PendingSignIn::resume(None, &begun.state, NOW, &hash)), RefusalReason::UnknownSignIn);
+        assert_eq!(reason(PendingSignIn::resume(None, &begun.state, NOW, &hash)), SignInRefusalReason::UnknownSignIn);
         assert!(begun.verifier.len() >= 43, "RFC 7636 requires 43 characters");
         assert_ne!(begun.state, begun.nonce);
     }

@@ -13,7 +13,7 @@ use crate::{
     discovery::{DiscoveredProvider, Discovery, ProviderClient, ProviderMetadata},
     id_token::ExpectedClaims,
     pending::PendingSignIn,
-    refusal::{RefusalReason, SignInRefusal},
+    refusal::{SignInRefusal, SignInRefusalReason},
     signed_token::{MAX_TOKEN_BYTES, SignedToken},
 };
 
@@ -99,7 +99,9 @@ impl OidcProvider {
         let Some(issuer) = issuer else { return Ok(()) };
         match self.discovery.provider().await?.metadata.issuer == issuer {
             true => Ok(()),
-            false => Err(SignInRefusal::new(RefusalReason::ProviderError, "the answer is of another issuer (iss)")),
+            false => {
+                Err(SignInRefusal::new(SignInRefusalReason::ProviderError, "the answer is of another issuer (iss)"))
+            }
         }
     }
 
@@ -141,7 +143,7 @@ impl OidcProvider {
             Some(secret) => authorization = Some(basic(&settings.client_id, secret)?),
             None => form.push(("client_id", &settings.client_id)),
         }
-        let unavailable = |detail: String| SignInRefusal::new(RefusalReason::ProviderUnavailable, detail);
+        let unavailable = |detail: String| SignInRefusal::new(SignInRefusalReason::ProviderUnavailable, detail);
         let answer = settings.client.post_form(&metadata.token_endpoint, authorization, encoded(&form)).await;
         let (status, body) = answer.map_err(|problem| unavailable(format!("the token endpoint: {problem}")))?;
         if status.is_server_error() {
@@ -151,11 +153,11 @@ impl OidcProvider {
             let error: TokenError = serde_json::from_slice(&body).unwrap_or_default();
             let error: String = error.error.chars().filter(|one| one.is_ascii_graphic()).take(MAX_ERROR).collect();
             let detail = format!("the token endpoint refused the code with status {} `{error}`", status.as_u16());
-            return Err(SignInRefusal::new(RefusalReason::ProviderError, detail));
+            return Err(SignInRefusal::new(SignInRefusalReason::ProviderError, detail));
         }
         let answer: Result<TokenAnswer, _> = serde_json::from_slice(&body);
         answer.map(|answer| answer.id_token).map_err(|_| {
-            SignInRefusal::new(RefusalReason::ProviderError, "the answer of the token endpoint has no ID token")
+            SignInRefusal::new(SignInRefusalReason::ProviderError, "the answer of the token endpoint has no ID token")
         })
     }
 
@@ -167,7 +169,7 @@ impl OidcProvider {
         now_ms: u64,
     ) -> Result<ProviderUser, SignInRefusal> {
         let invalid = |problem: &str| {
-            SignInRefusal::new(RefusalReason::InvalidToken, format!("the ID token is not valid: {problem}"))
+            SignInRefusal::new(SignInRefusalReason::InvalidToken, format!("the ID token is not valid: {problem}"))
         };
         let token = Some(token).filter(|token| token.len() <= MAX_TOKEN_BYTES).and_then(SignedToken::parse);
         let token = token.ok_or_else(|| invalid("it has another form, or is too long"))?;
@@ -175,7 +177,7 @@ impl OidcProvider {
         match verified {
             Ok(true) => {}
             Ok(false) => return Err(invalid("no key of the provider has signed it")),
-            Err(error) => return Err(SignInRefusal::new(RefusalReason::ProviderUnavailable, error.to_string())),
+            Err(error) => return Err(SignInRefusal::new(SignInRefusalReason::ProviderUnavailable, error.to_string())),
         }
         let expected = ExpectedClaims {
             issuer: &provider.metadata.issuer,
@@ -201,7 +203,7 @@ fn basic(client_id: &str, secret: &SecretString) -> Result<HeaderValue, SignInRe
     let pair = format!("{}:{}", encoded(client_id), encoded(secret.expose_secret()));
     let value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(pair)));
     let mut value = value.map_err(|_| {
-        SignInRefusal::new(RefusalReason::Unavailable, "the client's secret cannot be sent in a header")
+        SignInRefusal::new(SignInRefusalReason::Unavailable, "the client's secret cannot be sent in a header")
     })?;
     value.set_sensitive(true);
     Ok(value)

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A reason that the sign-in page explains. The codes are part of the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RefusalReason {
+pub enum SignInRefusalReason {
     /// The user cancelled, or the provider denied access.
     Denied,
     /// The provider reported another error.
@@ -31,7 +31,7 @@ pub enum RefusalReason {
     Unavailable,
 }
 
-impl RefusalReason {
+impl SignInRefusalReason {
     /// All reasons.
     pub const ALL: [Self; 12] = [
         Self::Denied,
@@ -72,19 +72,19 @@ impl RefusalReason {
 #[error("{detail}")]
 pub struct SignInRefusal {
     /// What the user is told.
-    pub reason: RefusalReason,
+    pub reason: SignInRefusalReason,
     /// What the log says. It has no token and no code.
     pub detail: String,
 }
 
 impl SignInRefusal {
     /// A refusal with its detail.
-    pub fn new(reason: RefusalReason, detail: impl Into<String>) -> Self {
+    pub fn new(reason: SignInRefusalReason, detail: impl Into<String>) -> Self {
         Self { reason, detail: detail.into() }
     }
 }
 
-impl fmt::Display for RefusalReason {
+impl fmt::Display for SignInRefusalReason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.code())
     }

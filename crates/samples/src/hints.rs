@@ -1,4 +1,4 @@
-//! Hints in a message for the arguments of a call: quoted words, numbers, names, and `field: value`.
+//! SampleHints in a message for the arguments of a call: quoted words, numbers, names, and `field: value`.
 
 use std::cell::Cell;
 
@@ -13,7 +13,7 @@ const READ_CHARACTERS: usize = 4_000;
 
 /// A parsed message. A hint that was used for one field is not offered to the next.
 #[derive(Debug, Default)]
-pub struct Hints {
+pub struct SampleHints {
     text: String,
     /// The message in lower case, with every punctuation character replaced by a space.
     plain: String,
@@ -31,7 +31,7 @@ pub(crate) struct HintPositions {
     numbers: usize,
 }
 
-impl Hints {
+impl SampleHints {
     /// Reads a message, up to a bound.
     pub fn new(text: &str) -> Self {
         let text = text.char_indices().nth(READ_CHARACTERS).and_then(|(end, _)| text.get(..end)).unwrap_or(text);
@@ -215,7 +215,8 @@ mod tests {
 
     #[test]
     fn a_field_finds_its_value_in_the_message() {
-        let hints = Hints::new("Use get_weather for New York, days: 3 and unit is celsius. Note \"bring it\" please");
+        let hints =
+            SampleHints::new("Use get_weather for New York, days: 3 and unit is celsius. Note \"bring it\" please");
         assert_eq!(hints.named("unit").as_deref(), Some("celsius"));
         assert_eq!(hints.named("days").as_deref(), Some("3"));
         assert_eq!(hints.named("missing"), None);
@@ -230,7 +231,7 @@ mod tests {
     #[test]
     fn odd_texts_are_taken_apart_without_harm() {
         for text in ["", "\"", "``", "İİ city: x", "é=ü", "- . -.", "“a", "city:", "A B? C"] {
-            let hints = Hints::new(text);
+            let hints = SampleHints::new(text);
             for field in ["city", "i̇i̇", "", "é"] {
                 hints.named(field);
                 hints.string(field);
@@ -238,6 +239,6 @@ mod tests {
                 hints.boolean(field);
             }
         }
-        assert_eq!(Hints::new("é=ü").named("é").as_deref(), Some("ü"));
+        assert_eq!(SampleHints::new("é=ü").named("é").as_deref(), Some("ü"));
     }
 }

@@ -3,5 +3,5 @@
 mod hints;
 mod schema;
 
-pub use hints::Hints;
+pub use hints::SampleHints;
 pub use schema::instance;

@@ -11,7 +11,7 @@ use std::{cell::Cell, ptr};
 use serde_json::{Map, Value, json};
 
 use self::check::Checker;
-use crate::hints::Hints;
+use crate::hints::SampleHints;
 
 /// The maximum depth of generated values.
 const DEEPEST: usize = 24;
@@ -23,7 +23,7 @@ const STEPS: u32 = 50_000;
 const LONGEST: u64 = 1_000;
 
 /// Generates a value for `schema`.
-pub fn instance(schema: &Value, hints: &Hints) -> Value {
+pub fn instance(schema: &Value, hints: &SampleHints) -> Value {
     let filler = Filler { checker: Checker::new(schema), steps: Steps(Cell::new(STEPS)), hints };
     filler.fill(&[schema], Place { field: "", depth: 0, salt: 0 }).unwrap_or_else(|| match schema.get("type") {
         Some(Value::String(kind)) if kind != "object" => Value::Null,
@@ -34,7 +34,7 @@ pub fn instance(schema: &Value, hints: &Hints) -> Value {
 struct Filler<'a> {
     checker: Checker<'a>,
     steps: Steps,
-    hints: &'a Hints,
+    hints: &'a SampleHints,
 }
 
 /// The position of a value; `salt` makes neighbours differ.

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn filled(schema: Value, message: &str) -> Value {
-    let value = instance(&schema, &Hints::new(message));
+    let value = instance(&schema, &SampleHints::new(message));
     assert!(jsonschema::is_valid(&schema, &value), "{value} is not valid for {schema}");
     value
 }
@@ -71,7 +71,7 @@ fn schemas_that_nothing_satisfies_and_bombs_end_in_time() {
     for schema in
         [json!(false), json!({"type": "string", "enum": [1]}), json!({"$ref": "#/nowhere"}), json!({"$ref": "#"})]
     {
-        instance(&schema, &Hints::new("x"));
+        instance(&schema, &SampleHints::new("x"));
     }
     let mut defs = Map::new();
     for level in 0..40 {
@@ -80,10 +80,10 @@ fn schemas_that_nothing_satisfies_and_bombs_end_in_time() {
     }
     defs.insert("l40".to_owned(), json!({"type": "string"}));
     let begun = Instant::now();
-    instance(&json!({"$ref": "#/$defs/l0", "$defs": defs}), &Hints::new("x"));
+    instance(&json!({"$ref": "#/$defs/l0", "$defs": defs}), &SampleHints::new("x"));
     instance(
         &json!({"type": "array", "minItems": u64::MAX, "items": {"type": "array", "minItems": u64::MAX}}),
-        &Hints::new("x"),
+        &SampleHints::new("x"),
     );
     assert!(begun.elapsed().as_secs() < 20);
 }
@@ -140,9 +140,9 @@ proptest! {
 
     #[test]
     fn an_instance_is_always_valid(schema in schemas(), message in "[ -~]{0,40}") {
-        let value = instance(&schema, &Hints::new(&message));
+        let value = instance(&schema, &SampleHints::new(&message));
         prop_assert!(jsonschema::is_valid(&schema, &value), "{} is not valid for {}", value, schema);
-        prop_assert_eq!(instance(&schema, &Hints::new(&message)), value);
+        prop_assert_eq!(instance(&schema, &SampleHints::new(&message)), value);
     }
 }
 
@@ -165,7 +165,7 @@ fn a_schema_that_meets_itself_or_leads_elsewhere_is_filled_in_bounded_work() {
         json!({"type": "object", "properties": {"a": {"type": "strnig"}}}),
         json!({"patternProperties": {"(a{1000}){1000}": {}}, "additionalProperties": false, "minProperties": 1}),
     ] {
-        instance(&schema, &Hints::new("x"));
+        instance(&schema, &SampleHints::new("x"));
     }
 }
 

@@ -4,7 +4,7 @@ use amalgam_core::{CallKind, Choice, Entry, Fault, History, Loss, Losses, ModelR
 use amalgam_protocol::{
     Content, CreateResponse, Item, ItemKind, JsonStr, Part, PartKind, Role, TextFormat, ToolChoice,
 };
-use amalgam_samples::{Hints, instance};
+use amalgam_samples::{SampleHints, instance};
 use serde_json::{Value, json};
 
 use crate::reasoning_seal::Owner;
@@ -24,7 +24,7 @@ const QUOTED_CHARACTERS: usize = 600;
 pub(super) fn script(request: &ModelRequest<'_>, toolset: &Toolset<'_>) -> Result<Script, Fault> {
     let scene = Scene::of(request.history);
     let settings = request.settings;
-    let hints = Hints::new(&scene.question);
+    let hints = SampleHints::new(&scene.question);
     let calls = choose_calls(&scene, toolset, &hints, settings);
     let mut script = Script { input_tokens: count_input(request, toolset), ..Script::default() };
     let thinks = settings.reasoning.as_ref().is_some_and(|reasoning| {
@@ -156,7 +156,7 @@ fn media(content: &Content<'_>) -> Vec<String> {
 fn choose_calls<'t, 'a>(
     scene: &Scene,
     toolset: &'t Toolset<'a>,
-    hints: &Hints,
+    hints: &SampleHints,
     settings: &CreateResponse<'_>,
 ) -> Vec<&'t Offer<'a>> {
     let named = |name: &str| toolset.offers.iter().filter(|offer| offer.name == name).collect();
@@ -188,7 +188,7 @@ fn choose_calls<'t, 'a>(
 }
 
 /// A tool is mentioned by its name, or by all descriptive words of its name.
-fn is_mentioned(offer: &Offer<'_>, hints: &Hints) -> bool {
+fn is_mentioned(offer: &Offer<'_>, hints: &SampleHints) -> bool {
     if hints.says(&offer.target.name) || hints.says(&offer.name) {
         return true;
     }
@@ -214,7 +214,7 @@ fn words_of(name: &str) -> Vec<String> {
 
 fn call(offer: &Offer<'_>, scene: &Scene) -> Result<ScriptedCall, Fault> {
     // Each tool starts with all hints: several calls may use the same one.
-    let hints = Hints::new(&without_name(&scene.question, offer));
+    let hints = SampleHints::new(&without_name(&scene.question, offer));
     let arguments = match (offer.target.kind, offer.parameters) {
         (CallKind::Custom, _) => json!({"input": hints.free_text()}),
         (_, None) => json!({}),
@@ -256,7 +256,7 @@ fn message(scene: &Scene, toolset: &Toolset<'_>, settings: &CreateResponse<'_>, 
             let results = scene.results.iter().map(|(_, text)| text.as_str());
             let known: Vec<&str> = std::iter::once(scene.question.as_str()).chain(results).collect();
             let schema: Value = serde_json::from_str(format.schema.text()).unwrap_or_default();
-            instance(&schema, &Hints::new(&known.join("\n"))).to_string()
+            instance(&schema, &SampleHints::new(&known.join("\n"))).to_string()
         }
         TextFormat::JsonObject => json!({"model": model, "demo": true, "message": words(scene, toolset)}).to_string(),
         TextFormat::Text | TextFormat::Other(_) => words(scene, toolset),

@@ -15,7 +15,7 @@ use amalgam_core::{
     store::{ConsoleOwner, ConsoleUser, SignIn},
 };
 use amalgam_oidc::{
-    OidcProvider, PendingSignIn, ProviderUser, RefusalReason, SIGN_IN_LIFETIME, SignInRefusal, return_path,
+    OidcProvider, PendingSignIn, ProviderUser, SIGN_IN_LIFETIME, SignInRefusal, SignInRefusalReason, return_path,
 };
 use amalgam_pages::{set_sign_in_cookie, sign_in_cookie};
 use axum::{
@@ -137,7 +137,7 @@ impl Visit {
         self.provider.expect_issuer(query.get("iss")).await?;
         let code = query.get("code").filter(|code| code.len() <= MAX_CODE);
         let code = code.ok_or_else(|| {
-            SignInRefusal::new(RefusalReason::ProviderError, "the answer has no code, or one that is too long")
+            SignInRefusal::new(SignInRefusalReason::ProviderError, "the answer has no code, or one that is too long")
         })?;
         let user = self.provider.user(&pending, code, now_ms).await?;
         self.open(user).await
@@ -147,7 +147,7 @@ impl Visit {
         let ProviderUser { tenant_id, user, name, rights } = user;
         if !is_user(&user) {
             let detail = "the claim with the user's name has spaces, or more than 256 characters";
-            return Err(SignInRefusal::new(RefusalReason::NoUser, detail));
+            return Err(SignInRefusal::new(SignInRefusalReason::NoUser, detail));
         }
         let actor = Actor::of_user(&user, self.browser.address.clone());
         let opener = SessionOpener {
@@ -161,11 +161,11 @@ impl Visit {
             .await
             .map_err(|fault| {
             let (reason, problem) = match fault.kind {
-                FaultKind::Forbidden => (RefusalReason::NoRole, "has no role that opens the console".to_owned()),
+                FaultKind::Forbidden => (SignInRefusalReason::NoRole, "has no role that opens the console".to_owned()),
                 FaultKind::NotFound => {
-                    (RefusalReason::NoTenant, format!("is of tenant {tenant_id}, which does not exist"))
+                    (SignInRefusalReason::NoTenant, format!("is of tenant {tenant_id}, which does not exist"))
                 }
-                _ => (RefusalReason::Unavailable, fault.into_detail()),
+                _ => (SignInRefusalReason::Unavailable, fault.into_detail()),
             };
             SignInRefusal::new(reason, format!("the user `{user}` {problem}"))
         })?;
@@ -176,7 +176,7 @@ impl Visit {
 
     fn expect_few_attempts(&self) -> Result<(), SignInRefusal> {
         let few = self.app.auth.expect_few_attempts(self.address);
-        few.map_err(|fault| SignInRefusal::new(RefusalReason::TooManyAttempts, fault.into_detail()))
+        few.map_err(|fault| SignInRefusal::new(SignInRefusalReason::TooManyAttempts, fault.into_detail()))
     }
 
     /// Sends the browser to the sign-in page with the reason. The fragment leaves the asked page's own query as it is.
@@ -197,16 +197,16 @@ impl Visit {
 /// The provider's own refusal. Its description may be anything, so that the log has only the code.
 fn refusal_of_provider(error: &str) -> SignInRefusal {
     let reason = match error {
-        "access_denied" => RefusalReason::Denied,
-        "temporarily_unavailable" | "server_error" => RefusalReason::ProviderUnavailable,
-        _ => RefusalReason::ProviderError,
+        "access_denied" => SignInRefusalReason::Denied,
+        "temporarily_unavailable" | "server_error" => SignInRefusalReason::ProviderUnavailable,
+        _ => SignInRefusalReason::ProviderError,
     };
     let code: String = error.chars().filter(|one| one.is_ascii_graphic()).take(MAX_ERROR).collect();
     SignInRefusal::new(reason, format!("the provider answered with the error `{code}`"))
 }
 
 fn unavailable(error: &dyn std::error::Error) -> SignInRefusal {
-    SignInRefusal::new(RefusalReason::Unavailable, error.to_string())
+    SignInRefusal::new(SignInRefusalReason::Unavailable, error.to_string())
 }
 
 /// A redirect that no cache keeps and that names no referrer.

@@ -41,8 +41,8 @@ fn status(fault: &Fault) -> u16 {
         | FaultKind::UpstreamRejected
         | FaultKind::ContextLength
         | FaultKind::ContentPolicy
-        | FaultKind::UnsupportedMedia
         | FaultKind::Mismatch => 400,
+        FaultKind::UnsupportedMedia => 415,
         FaultKind::Unauthenticated => 401,
         FaultKind::Forbidden => 403,
         FaultKind::NotFound | FaultKind::UpstreamUnknownModel => 404,
