@@ -37,7 +37,7 @@ describe('every page', () => {
     }
     visitor.expectQuiet();
     await visitor.close();
-  });
+  }, 180_000);
 
   test('has no violation of accessibility rules, in both languages, and shows no text in the wrong one', async () => {
     for (const options of [{}, { locale: 'id-ID', dark: true }]) {

@@ -393,13 +393,16 @@ async fn sessions_of_a_provider_end_when_it_is_no_longer_configured() {
 async fn a_session_that_another_process_ends_is_over_within_seconds() {
     let Some(store) = shared_store() else { return };
     let provider = Provider::start();
-    let (world, _) = world(&store, &provider, RULES).await;
+    // As behind a proxy: both processes have one address for callers.
+    const ADDRESS: &str = "http://127.0.0.1:1";
+    let rules = format!("{RULES}redirect_url = \"{ADDRESS}/admin/console/oidc/callback\"\n");
+    let (world, _) = world(&store, &provider, &rules).await;
     let second = world.another().await;
     // The first process begins, the second one completes: nothing is in the memory of either.
     let mut browser = Browser::new(&world);
     let location = browser.begin("/console/turns").await;
     let address = provider.agree(&location).await;
-    let path = address.strip_prefix(world.amalgam.url()).unwrap();
+    let path = address.strip_prefix(ADDRESS).unwrap();
     browser.client = Client::new(second.url());
     assert_eq!(browser.navigate(path).await.header("location"), Some("/console/turns"));
     let id = browser.status().await["session"]["id"].as_str().unwrap().to_owned();
