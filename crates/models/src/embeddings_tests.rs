@@ -123,7 +123,7 @@ async fn an_upstream_that_is_busy_is_asked_again() {
     upstream.enqueue_for("/embeddings", answer(&[(0, json!([1.0]))]));
     assert_eq!(
         responses(&upstream).of("m", &["one"]).await.unwrap(),
-        EmbeddingResult { vectors: vec![vec![1.0]], tokens: None }
+        EmbeddingResult { vectors: vec![vec![1.0]], tokens: Some(1) }
     );
     assert_eq!(upstream.requests().len(), 2);
 }

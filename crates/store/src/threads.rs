@@ -23,7 +23,7 @@ shared_statements! {
     TenantSql TOUCH_CLOSED = "UPDATE sessions SET updated_at = $3 WHERE tenant_id = $1 AND id = $2";
     TenantSql QUEUE_OF_SESSION = "SELECT 1 FROM session_queue WHERE session_id = $2 AND tenant_id = $1 LIMIT 1";
     TenantSql RESPONSES_OF_THREAD = "
-        SELECT DISTINCT response_id FROM messages
+        SELECT response_id FROM messages
         WHERE session_id = $2 AND tenant_id = $1 AND response_id IS NOT NULL";
     TenantSql DELETE_FACTS = "
         DELETE FROM message_metadata WHERE tenant_id = $1 AND message_id IN (
@@ -91,7 +91,9 @@ impl<E: SqlEngine> ThreadStore for SqlStore<E> {
                     return Ok(SessionDeletion::Busy);
                 }
                 let responses = connection.tenant(tenant, RESPONSES_OF_THREAD, values![id]);
-                let responses = responses.all(|row| row.get(0)).await?;
+                let mut responses: Vec<String> = responses.all(|row| row.get(0)).await?;
+                responses.sort_unstable();
+                responses.dedup();
                 for statement in [DELETE_FACTS, DELETE_MESSAGES, DELETE_THREAD] {
                     connection.tenant(tenant, statement, values![id]).run().await?;
                 }

@@ -15,4 +15,6 @@ CREATE INDEX learner_courses_by_course ON learner_courses (tenant_id, course_id)
 
 -- Lists of all users of a tenant.
 CREATE INDEX agent_sessions_by_tenant ON agent_sessions (tenant_id, id);
+-- The first servers had an index of this name.
+DROP INDEX IF EXISTS conversations_by_user;
 CREATE INDEX conversations_by_user ON conversations (tenant_id, user_id, id);

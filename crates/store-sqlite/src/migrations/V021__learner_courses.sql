@@ -20,4 +20,6 @@ END;
 
 -- Lists of all users of a tenant.
 CREATE INDEX agent_sessions_by_tenant ON agent_sessions (tenant_id, id);
+-- The first servers had an index of this name.
+DROP INDEX IF EXISTS conversations_by_user;
 CREATE INDEX conversations_by_user ON conversations (tenant_id, user_id, id);
