@@ -86,6 +86,7 @@ def test_the_configurations_of_a_guide_are_valid(page, tmp_path):
             "OTHER_KEY": "am_fedcba9876543210",
             "OPENAI_API_KEY": "x",
             "ANTHROPIC_API_KEY": "x",
+            "CONSOLE_CLIENT_SECRET": "x",
             "JWT_SECRET": "a secret of more than thirty-two characters",
         }
         run([str(binary()), "check", "--config", str(config)], cwd=tmp_path, env=quiet_environment(**keys))
