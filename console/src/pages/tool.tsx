@@ -10,7 +10,7 @@ import { go, location } from '../router';
 import { argumentsOf, fieldsOf } from '../schema-form';
 import { mayChange } from '../session';
 import { Confirm, toast } from '../ui/dialog';
-import { Card, Check, Code, Empty, Failure, Loading, Notice, Page, Select, TextArea, TextField } from '../ui/parts';
+import { Card, Check, Code, Empty, Failure, Field, Loading, Notice, Page, Select, TextArea, TextField } from '../ui/parts';
 
 type BankTool = Schemas['BankTool'];
 
@@ -295,7 +295,9 @@ function Trial({ tool, common }: { tool: BankTool; common: string | null }) {
 /** Why the tool is or is not offered to a profile. */
 function Diagnosis({ name }: { name: string }) {
   const [agent, setAgent] = useState('');
-  const profiles = useLoad((signal) => call('get', '/admin/profiles', { query: { limit: 100 }, signal }), []);
+  // Profiles are suggested once a profile is to be entered.
+  const [asked, setAsked] = useState(false);
+  const profiles = useLoad(async (signal) => (asked ? (await call('get', '/admin/profiles', { query: { limit: 100 }, signal })).data : []), [asked]);
   const [result, setResult] = useState<Schemas['Diagnosis']>();
   const check = useAction(async () => {
     setResult(await call('get', '/admin/diagnose', { query: { tool: name, agent: agent.trim() || null } }));
@@ -309,11 +311,18 @@ function Diagnosis({ name }: { name: string }) {
           void check.run();
         }}
       >
-        {profiles.data && !profiles.data.has_more ? (
-          <Select label={t('turns.profile')} value={agent} onChange={setAgent} options={[{ value: '', label: t('tools.noProfile') }, ...profiles.data.data.map((profile) => ({ value: profile.slug, label: profile.slug }))]} />
-        ) : (
-          <TextField label={t('turns.profile')} value={agent} onInput={setAgent} />
-        )}
+        <Field label={t('turns.profile')}>
+          {(id, described) => (
+            <>
+              <input id={id} class="input" list={`${id}-profiles`} value={agent} placeholder={t('tools.noProfile')} aria-describedby={described} onFocus={() => setAsked(true)} onInput={(event) => setAgent(event.currentTarget.value)} />
+              <datalist id={`${id}-profiles`}>
+                {profiles.data?.map((profile) => (
+                  <option value={profile.slug} key={profile.slug} />
+                ))}
+              </datalist>
+            </>
+          )}
+        </Field>
         <div class="row">
           <button type="submit" class="button" disabled={check.busy}>
             {t('tools.check')}

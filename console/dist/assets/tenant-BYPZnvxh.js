@@ -1,1 +1,0 @@
-import{I as e}from"./parts-CbeZmEAy.js";function t(){let{query:t}=e.value,n=t.get(`tenant`)??t.get(`tenant_id`);return n&&n!==`all`?n:null}export{t};

@@ -1,0 +1,1 @@
+import{L as e}from"./parts-guwMIZp1.js";function t(){let{query:t}=e.value,n=t.get(`tenant`)??t.get(`tenant_id`);return n&&n!==`all`?n:null}export{t};
