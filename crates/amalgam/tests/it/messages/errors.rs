@@ -30,7 +30,7 @@ async fn errors_before_routing_have_the_format_of_the_wire() {
     assert_eq!(told(client.get("/v1/messages").await), (405, "invalid_request_error".to_owned()));
     assert_eq!(told(client.get("/v1/messages/msg_1").await), (404, "not_found_error".to_owned()));
     let form = client.post_raw("/v1/messages", "text/plain", "{}").await;
-    assert_eq!(told(form), (400, "invalid_request_error".to_owned()));
+    assert_eq!(told(form), (415, "invalid_request_error".to_owned()));
     let version = [("anthropic-version", "2023-06-01")];
     let models = anonymous.request(Method::GET, "/v1/models", &version, Bytes::new()).await;
     assert_eq!(told(models), (401, "authentication_error".to_owned()));
