@@ -32,7 +32,7 @@ export function everyPlace(): Place[] {
     [`/sessions/${seeded.sessionId}`, `Session ${seeded.sessionId}`],
     ['/profiles?tab=modes', 'Profiles and modes'],
     ['/profiles/course-assistant', 'course-assistant'],
-    ['/modes/QA', 'QA'],
+    ['/modes/QA', 'Questions and answers'],
     ['/tools/get_course_detail?common=true', 'get_course_detail'],
     ['/keys?tab=tenants', 'Keys and tenants'],
     ['/tenants/1', 'Settings of demo'],
