@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use amalgam_core::{Clock, Fetch, Ids, Store, TurnObserver, TurnSummary, store::ProcessId};
 
-use crate::{admission::Admission, call_record::RequestBodies, running_turns::RunningTurns, turn_tools::ToolLimits};
+use crate::{admission::Admission, request_bodies::RequestBodies, running_turns::RunningTurns, turn_tools::ToolLimits};
 
 /// Limits and intervals of turns.
 #[derive(Debug, Clone, Copy)]

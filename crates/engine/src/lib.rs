@@ -20,6 +20,7 @@ mod loss_log;
 mod model_call;
 mod partial_usage;
 mod recorder;
+mod request_bodies;
 mod rounds;
 mod run;
 mod running_turns;

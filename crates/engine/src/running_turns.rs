@@ -18,9 +18,7 @@ use tokio::{
 };
 
 use crate::{
-    call_record::{CallRecord, RequestBodies},
-    limiter::Limiter,
-    tasks::Tasks,
+    call_record::CallRecord, limiter::Limiter, request_bodies::RequestBodies, tasks::Tasks,
     unstored_turns::UnstoredTurns,
 };
 

@@ -1,7 +1,7 @@
 //! Ids of the keys of the configuration file, which are not in the store: for limits, usage, the audit and the log.
 //!
 //! An id is the same in every process and after every restart, because it is made of the tenant and of the key's hash. It names a
-//! tenant by its number, so that whoever may set limits of the tenant may set those of its keys.
+//! tenant by its number, so that an administrator of the tenant may set limits of its keys.
 
 use amalgam_core::hex;
 
